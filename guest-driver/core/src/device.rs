@@ -1,30 +1,34 @@
 //! The device: bring-up, TLB flushes, recovery, tear-down.
 
+mod card;
 mod ecc;
 mod fences;
+mod part;
 mod suspend;
+mod watches;
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use belfry_abi::regs::gfx9::athub;
-use belfry_abi::regs::{Register, gc, mmhub, nbio, osssys, smuio};
+use belfry_abi::regs::gfx9::osssys::IH_RETRY_CAM_ACK;
+use belfry_abi::regs::{Register, gc, mmhub, nbio, osssys};
 
-use crate::asic::PasidTable;
+use crate::asic::{PasidTable, VMIDS};
 use crate::card::Load;
 use crate::config::Config;
 use crate::discovery::discover;
 use crate::errno::{Errno, Result};
 use crate::gart::Gart;
 use crate::hw::{Hw, log};
-use crate::interrupt::IhRing;
+use crate::ih::IhRing;
 use crate::kiq::select;
 use crate::node::{self, Nodes};
-use crate::os::{DeviceInfo, LockRank, Os};
+use crate::os::{DeviceInfo, DriverEvent, LockRank, Os};
 use crate::processes::Processes;
 use crate::rate_limit::RateLimits;
 use crate::scheduler::{self, Kept, Scheduler};
-use crate::smi::Clients;
+use crate::smi::Smi;
 use crate::sync::Mutex;
 use crate::trace::DriverTrace;
 use crate::vram::Vram;
@@ -34,8 +38,6 @@ const VRAM_RESERVED: u64 = 2 << 20;
 /// Invalidation engine the driver uses, as amdgpu does for what no ring does.
 const INVALIDATE_ENGINE: u32 = 17;
 const FLUSH_TIMEOUT_NS: u64 = 1_000_000_000;
-pub(crate) const VMIDS: u32 = 16;
-
 /// One GPU.
 pub(crate) struct Device<O: Os> {
     pub(crate) hw: Arc<Hw<O>>,
@@ -54,7 +56,7 @@ pub(crate) struct Device<O: Os> {
     pub(crate) limits: RateLimits<O>,
     /// Address watches that processes have, a bit for each.
     pub(crate) watches: AtomicU32,
-    pub(crate) smi: Mutex<O, Clients<O>>,
+    pub(crate) smi: Smi<O>,
     scheduler: Mutex<O, Option<Kept>>,
     /// Serialises the invalidation engine.
     flush: Mutex<O, ()>,
@@ -121,7 +123,7 @@ impl<O: Os> Device<O> {
             processes: Mutex::new(hw.os(), LockRank::Processes, Processes::new())?,
             limits: RateLimits::new(hw.os())?,
             watches: AtomicU32::new(0),
-            smi: Mutex::new(hw.os(), LockRank::SmiClients, Clients::new())?,
+            smi: Smi::new(hw.clone())?,
             scheduler: Mutex::new(hw.os(), LockRank::Scheduler, Some(scheduler))?,
             flush: Mutex::new(hw.os(), LockRank::Invalidation, ())?,
             epoch: AtomicU64::new(0),
@@ -233,6 +235,11 @@ impl<O: Os> Device<O> {
         current.start()
     }
 
+    /// Records an event of a process.
+    pub(crate) fn trace(&self, pasid: u16, event: DriverEvent) {
+        self.trace.record(self.hw.os(), pasid, event);
+    }
+
     /// Counts changes of the topology: the nodes that were added to it and removed from it, processors included.
     pub(crate) fn generation(&self) -> u32 {
         self.generation.load(Ordering::Acquire)
@@ -291,7 +298,7 @@ impl<O: Os> Device<O> {
             return true;
         }
         log!(self.hw, Error, "the scheduler hangs: resetting the device");
-        self.smi_pre_reset();
+        self.smi.pre_reset();
         self.corrected_errors();
         if let Err(error) = self.hw.os().reset_function() {
             log!(self.hw, Error, "the function cannot be reset ({error}): the device is wedged");
@@ -304,7 +311,7 @@ impl<O: Os> Device<O> {
             self.give_up();
         } else {
             log!(self.hw, Info, "the device is back after a reset");
-            self.smi_post_reset();
+            self.smi.post_reset();
         }
         true
     }
@@ -420,15 +427,9 @@ impl<O: Os> Device<O> {
         Ok(())
     }
 
-    /// The 100 MHz counter.
-    pub(crate) fn clock_counter(&self) -> u64 {
-        loop {
-            let upper = self.hw.read::<smuio::GOLDEN_TSC_COUNT_UPPER>().bits();
-            let lower = self.hw.read::<smuio::GOLDEN_TSC_COUNT_LOWER>().bits();
-            if self.hw.read::<smuio::GOLDEN_TSC_COUNT_UPPER>().bits() == upper {
-                return u64::from(upper) << 32 | u64::from(lower);
-            }
-        }
+    /// Gives an entry of the filter back: it may tell of the page again.
+    pub(crate) fn retried(&self, told: u32) {
+        self.hw.write(IH_RETRY_CAM_ACK(told));
     }
 
     /// Takes `bytes` from what buffer objects in system memory may use.

@@ -18,7 +18,7 @@ use zerocopy::IntoBytes;
 
 use crate::errno::{Errno, Result};
 use crate::gart::quad;
-use crate::memory::SystemMemory;
+use crate::object::SystemMemory;
 use crate::os::{Backing, Clock, LockRank, Os, WaitOutcome, WaitQueue};
 use crate::sync::Mutex;
 

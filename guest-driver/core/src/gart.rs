@@ -7,8 +7,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use belfry_abi::gpuvm::{PAGE_SHIFT, PTE_ADDRESS_MASK, VA_BITS};
 use belfry_abi::regs::{gc, mmhub};
 
-use crate::asic::PageRights;
-use crate::device::VMIDS;
+use crate::asic::{PageRights, VMIDS};
 use crate::errno::{Errno, Result};
 use crate::hw::Hw;
 use crate::os::{LockRank, Os, PAGE_SIZE, SystemPages};

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use belfry_abi::doorbell::DoorbellOffset;
-use belfry_abi::regs::{Ip, Register};
+use belfry_abi::regs::{Ip, Register, smuio};
 
 use crate::asic::Asic;
 use crate::errno::{Errno, Result};
@@ -58,6 +58,17 @@ impl<O: Os> Hw<O> {
 
     pub(crate) fn alive(&self) -> bool {
         self.alive.load(Ordering::Acquire)
+    }
+
+    /// Reads the golden counter, which counts at 100 MHz.
+    pub(crate) fn clock_counter(&self) -> u64 {
+        loop {
+            let upper = self.read::<smuio::GOLDEN_TSC_COUNT_UPPER>().bits();
+            let lower = self.read::<smuio::GOLDEN_TSC_COUNT_LOWER>().bits();
+            if self.read::<smuio::GOLDEN_TSC_COUNT_UPPER>().bits() == upper {
+                return u64::from(upper) << 32 | u64::from(lower);
+            }
+        }
     }
 
     /// Ends all access; buffers may outlive the device and are then only forgotten.

@@ -301,7 +301,8 @@ fn set_memory_policy<O: Os>(process: &Arc<Process<O>>, args: &mut SetMemoryPolic
 
 fn get_clock_counters<O: Os>(process: &Arc<Process<O>>, args: &mut GetClockCountersArgs) -> Result<u32> {
     let device = &process.device;
-    args.gpu_clock_counter = if check_gpu(process, args.gpu_id).is_ok() { device.clock_counter() } else { 0 };
+    args.gpu_clock_counter =
+        if check_gpu(process, args.gpu_id).is_ok() { device.hw.clock_counter() } else { 0 };
     args.cpu_clock_counter = device.hw.os().clock_ns(Clock::MonotonicRaw);
     args.system_clock_counter = device.hw.os().clock_ns(Clock::Boot);
     args.system_clock_freq = 1_000_000_000;
@@ -425,7 +426,7 @@ fn unmap_memory_from_gpu<O: Os>(process: &Arc<Process<O>>, args: &mut MapMemoryT
 
 fn smi_events<O: Os>(process: &Arc<Process<O>>, args: &mut SmiEventsArgs) -> Result<u32> {
     let node = process.nodes.named(args.gpuid)?;
-    args.anon_fd = process.device.smi_open(process.pasid(), node.number)? as u32;
+    args.anon_fd = process.device.smi.open(process.pasid(), node.number)? as u32;
     Ok(0)
 }
 

@@ -12,16 +12,18 @@ use belfry_abi::kfd::mmap::{
     kfd_mmap_gpu_id,
 };
 
-use crate::card::{Card, Figures, Source};
+use crate::card::{self, Card, Figures, Source};
 use crate::config::Config;
 use crate::device::Device;
 use crate::drm::{self, Client};
 use crate::errno::{Errno, Result};
 use crate::ioctl;
 use crate::os::{Os, PAGE_SIZE, ProcessKey, RenderFile};
+use crate::partition;
 use crate::process::{ClientMemory, Process};
 use crate::show::Few;
-use crate::usage::Usage;
+use crate::topology;
+use crate::usage::{self, Usage};
 use crate::xcp_tree;
 
 /// What an `mmap` of the KFD node maps, uncached, into the calling process.
@@ -75,6 +77,12 @@ impl<O: Os> Kfd<O> {
     /// The errno for the bus's probe; the reason is in the log.
     pub fn probe(os: O) -> Result<Arc<Kfd<O>>> {
         Ok(Arc::new(Self { device: Device::probe(os)? }))
+    }
+
+    /// The driver of a device that is on a bench.
+    #[cfg(test)]
+    pub(crate) fn of(device: Arc<Device<O>>) -> Self {
+        Self { device }
     }
 
     /// Returns the operating system below.
@@ -162,7 +170,14 @@ impl<O: Os> Kfd<O> {
     ///
     /// `EINVAL` for more than [`trace::MAX_RECORDS`](crate::trace::MAX_RECORDS), `ENOMEM`, `ENODEV` after `remove`.
     pub fn trace_records(&self, room: u32) -> Result<()> {
-        self.device.trace_records(room)
+        let device = &self.device;
+        device.trace.set_room(&device.hw, room)?;
+        if room > 0 {
+            for process in device.processes() {
+                device.trace.record_open(device.hw.os(), process.pasid, process.opener);
+            }
+        }
+        Ok(())
     }
 
     /// Takes the oldest of the recorded events, as a [`Chunk`](belfry_abi::driver_trace::Chunk) and its records; returns its
@@ -172,7 +187,7 @@ impl<O: Os> Kfd<O> {
     ///
     /// `EINVAL` when `out` has fewer than [`trace::LEAST_READ`](crate::trace::LEAST_READ) bytes.
     pub fn trace_read(&self, out: &mut [u8], always: bool) -> Result<usize> {
-        self.device.trace_read(out, always)
+        self.device.trace.read(&self.device.hw, out, always)
     }
 
     /// Handles an interrupt; called on a thread that may sleep, for every MSI-X vector 0 message.
@@ -304,7 +319,7 @@ impl<O: Os> Kfd<O> {
     ///
     /// `ENOENT`.
     pub fn sysfs_read(&self, path: &str) -> Result<String> {
-        self.device.sysfs_read(path)
+        topology::read(&self.device, path)
     }
 
     /// Returns what the process holds that acquired its address space with this file of the render node
@@ -315,7 +330,7 @@ impl<O: Os> Kfd<O> {
 
     /// Returns what processes hold of the device.
     pub fn usage(&self) -> Usage {
-        self.device.usage()
+        usage::of(&self.device)
     }
 
     /// Returns what the files of the card are made of and does not change.
@@ -348,7 +363,21 @@ impl<O: Os> Kfd<O> {
     ///
     /// As [`Kfd::card_read`]; `EACCES` for a file that nobody may write to, `EINVAL` for what it does not take.
     pub fn card_write(&self, path: &str, text: &[u8]) -> Result<()> {
-        self.device.card_write(path, text)
+        let device = &self.device;
+        if path == xcp_tree::CHOICE {
+            return xcp_tree::show(device, card::written(text)?);
+        }
+        let (file, card) = (card::file(path)?, device.card());
+        if !device.hw.alive() {
+            return Err(Errno::ENODEV);
+        }
+        if !file.is_of(&card) {
+            return Err(Errno::ENOENT);
+        }
+        if file.shares_out() {
+            return partition::switch(device, card::written(text)?);
+        }
+        file.store(&card, text)
     }
 
     /// Returns the entries of a topology directory, by its path below `/sys/devices/virtual/kfd/kfd/topology` (empty
@@ -358,6 +387,6 @@ impl<O: Os> Kfd<O> {
     ///
     /// `ENOENT`.
     pub fn sysfs_list(&self, path: &str) -> Result<Vec<String>> {
-        self.device.sysfs_list(path)
+        topology::list(&self.device, path)
     }
 }

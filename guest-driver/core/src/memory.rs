@@ -2,10 +2,6 @@
 
 pub(crate) mod dmabuf;
 mod map;
-pub(crate) mod object;
-mod part;
-mod show;
-mod user;
 
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -16,81 +12,14 @@ use belfry_abi::kfd::mmap::{
     KFD_DOORBELL_PROCESS_SLICE, KFD_MMAP_TYPE_DOORBELL, KFD_MMAP_TYPE_MMIO, kfd_mmap_offset,
 };
 
-use crate::asic::PageRights;
-use crate::device::Device;
+use crate::bo::{Bo, BoKind};
 use crate::errno::{Errno, Result};
-use crate::memory::dmabuf::Imported;
-use crate::memory::object::{Memory, Object};
-pub(crate) use crate::memory::user::UserArgs;
-use crate::node::{Node, Nodes};
+use crate::object::{SystemMemory, UserMemory};
 use crate::os::{
-    AllocFlags, Backing, BoPage, Change, Invalidate, LogLevel, Os, OwnPlace, PAGE_SIZE, Room, SystemPages,
-    UserPin, check_user_range,
+    AllocFlags, Change, Invalidate, LogLevel, Os, OwnPlace, PAGE_SIZE, Room, UserPin, check_user_range,
 };
-use crate::process::{Phase, Process, State};
-use crate::queue::Queue;
-use crate::space::{Space, SpaceState};
-use crate::vram::VramMemory;
-
-/// Buffer objects of one process.
-const MAX_BOS: usize = 1 << 18;
-
-/// System memory of the driver's own behind a buffer object.
-pub(crate) struct SystemMemory<O: Os> {
-    device: Arc<Device<O>>,
-    pages: O::Pages,
-}
-
-impl<O: Os> SystemMemory<O> {
-    pub(crate) fn allocate(device: &Arc<Device<O>>, size: u64) -> Result<Self> {
-        device.charge_gtt(size)?;
-        match device.hw.os().pages_alloc((size / PAGE_SIZE) as usize) {
-            Ok(pages) => Ok(Self { device: device.clone(), pages }),
-            Err(error) => {
-                device.uncharge_gtt(size);
-                Err(error)
-            }
-        }
-    }
-
-    pub(crate) fn pages(&self) -> &O::Pages {
-        &self.pages
-    }
-}
-
-impl<O: Os> Backing for SystemMemory<O> {
-    fn size(&self) -> u64 {
-        self.pages.count() as u64 * PAGE_SIZE
-    }
-
-    fn flags(&self) -> AllocFlags {
-        AllocFlags::GTT
-    }
-
-    fn page(&self, index: u64) -> Option<BoPage> {
-        let index = usize::try_from(index).ok().filter(|&index| index < self.pages.count())?;
-        let cpu = self.pages.cpu().as_ptr() as usize + index * PAGE_SIZE as usize;
-        Some(BoPage::System { cpu, bus: self.pages.bus(index) })
-    }
-}
-
-impl<O: Os> Drop for SystemMemory<O> {
-    fn drop(&mut self) {
-        self.device.uncharge_gtt(self.pages.count() as u64 * PAGE_SIZE);
-    }
-}
-
-/// The caller's own memory, pinned, and charged like system memory.
-pub(crate) struct UserMemory<O: Os> {
-    device: Arc<Device<O>>,
-    pin: O::Pin,
-}
-
-impl<O: Os> Drop for UserMemory<O> {
-    fn drop(&mut self) {
-        self.device.uncharge_gtt(self.pin.count() as u64 * PAGE_SIZE);
-    }
-}
+use crate::process::{Process, State};
+use crate::space::Space;
 
 /// Tells the process that the user range of a buffer object changed.
 struct Notifier<O: Os> {
@@ -103,118 +32,6 @@ impl<O: Os> Invalidate for Notifier<O> {
     fn invalidated(&self, _: &Change) {
         if let Some(process) = self.process.upgrade() {
             process.user_memory_changed(self.bo.load(Ordering::Acquire));
-        }
-    }
-}
-
-/// What a buffer object is made of.
-pub(crate) enum BoKind<O: Os> {
-    Vram(Arc<VramMemory<O>>),
-    System(Arc<SystemMemory<O>>),
-    User(Arc<UserMemory<O>>),
-    /// Memory of a DMA-buf.
-    Imported(Arc<Imported<O>>),
-    /// The process's doorbells, at this address on the bus.
-    Doorbell(u64),
-    /// The flush page, at this address on the bus.
-    MmioRemap(u64),
-}
-
-/// A buffer object.
-pub(crate) struct Bo<O: Os> {
-    /// Number of the node it was made for, which its handle names.
-    pub(crate) node: u32,
-    pub(crate) kind: BoKind<O>,
-    pub(crate) va: u64,
-    /// Bytes, a multiple of the page size.
-    pub(crate) size: u64,
-    flags: AllocFlags,
-    /// Nodes it is mapped for, one bit each. It is in the page tables of each of them.
-    pub(crate) mapped_on: u32,
-    /// Queues that use it; it stays mapped meanwhile.
-    pub(crate) queues: u32,
-    /// Last, so that what can be mapped goes after what was mapped.
-    gem: Option<O::Gem>,
-}
-
-impl<O: Os> Bo<O> {
-    /// A buffer object that is not mapped: its address, and its bytes.
-    fn new(node: &Node, kind: BoKind<O>, (va, size): (u64, u64), flags: AllocFlags) -> Self {
-        Self { node: node.number, kind, va, size, flags, mapped_on: 0, queues: 0, gem: None }
-    }
-
-    /// Whether it is in the page tables.
-    pub(crate) fn is_mapped(&self) -> bool {
-        self.mapped_on != 0
-    }
-
-    fn rights(&self) -> PageRights {
-        let coherent = AllocFlags::COHERENT | AllocFlags::UNCACHED | AllocFlags::EXT_COHERENT;
-        PageRights {
-            readable: true,
-            writable: self.flags.contains(AllocFlags::WRITABLE),
-            executable: self.flags.contains(AllocFlags::EXECUTABLE),
-            system: !matches!(self.kind, BoKind::Vram(_) | BoKind::Imported(_)),
-            uncached: self.flags.intersects(coherent),
-        }
-    }
-
-    /// The bus address of page `page`, if it is in system memory.
-    pub(crate) fn bus(&self, page: usize) -> Option<u64> {
-        match &self.kind {
-            BoKind::System(memory) if page < memory.pages.count() => Some(memory.pages.bus(page)),
-            BoKind::User(memory) if page < memory.pin.count() => Some(memory.pin.bus(page)),
-            BoKind::Imported(memory) => memory.bus(page),
-            _ => None,
-        }
-    }
-
-    /// Clears the page tables of a mapped buffer object; the caller flushes.
-    pub(crate) fn unmap_from(&self, tables: &mut SpaceState<O>) {
-        tables.vm.unmap(self.va, self.size);
-    }
-
-    /// What keeps the memory in place while a queue uses it.
-    pub(crate) fn hold(&self) -> Option<Hold<O>> {
-        match &self.kind {
-            BoKind::Vram(memory) => Some(Hold::Vram { _memory: memory.clone() }),
-            BoKind::System(memory) => Some(Hold::System { _memory: memory.clone() }),
-            BoKind::User(memory) => Some(Hold::User { _memory: memory.clone() }),
-            BoKind::Imported(memory) => Some(Hold::Imported { _memory: memory.clone() }),
-            _ => None,
-        }
-    }
-}
-
-/// A reference to memory that is only there to keep it.
-pub(crate) enum Hold<O: Os> {
-    Vram { _memory: Arc<VramMemory<O>> },
-    System { _memory: Arc<SystemMemory<O>> },
-    User { _memory: Arc<UserMemory<O>> },
-    Imported { _memory: Arc<Imported<O>> },
-}
-
-impl<O: Os> State<O> {
-    /// The buffer object behind a handle, which names the node too.
-    pub(crate) fn bo_id(&self, nodes: &Nodes, handle: u64) -> Option<u32> {
-        let (id, node) = (handle as u32, nodes.named((handle >> 32) as u32).ok()?);
-        self.bos.get(&id).filter(|bo| bo.node == node.number).map(|_| id)
-    }
-
-    /// Whether a queue of a node uses a buffer object.
-    fn is_used_on(&self, node: &Node, id: u32) -> bool {
-        let uses = |queue: &Queue<O>| queue.bos.contains(&id) || queue.ring_bo == Some(id);
-        self.queues.values().any(|queue| queue.node == node.number && uses(queue))
-    }
-
-    fn free_bo_id(&self) -> Option<u32> {
-        if self.bos.len() >= MAX_BOS {
-            return None;
-        }
-        match self.bos.last_key_value() {
-            None => Some(1),
-            Some((&last, _)) if (last as usize) < MAX_BOS => Some(last + 1),
-            Some(_) => (1..).find(|id| !self.bos.contains_key(id)),
         }
     }
 }
@@ -413,25 +230,5 @@ impl<O: Os> Process<O> {
             }
         }
         None
-    }
-}
-
-impl<O: Os> State<O> {
-    /// Makes the GEM object of `bo` and finds it an id; returns the id and the offset to map it at.
-    fn insert_bo(&self, device: &Device<O>, bo: &mut Bo<O>) -> Result<(u32, u64)> {
-        if self.phase == Phase::Dead {
-            return Err(Errno::ENODEV);
-        }
-        let id = self.free_bo_id().ok_or(Errno::ENOMEM)?;
-        let memory = match &bo.kind {
-            BoKind::Vram(memory) => Memory::Vram(memory.clone()),
-            BoKind::System(memory) => Memory::System(memory.clone()),
-            _ => return Ok((id, 0)),
-        };
-        let acquired = self.spaces.get(bo.node).ok_or(Errno::ENODEV)?;
-        let gem = device.hw.os().gem_create(&acquired.file, Object::of_kfd(device, memory)?)?;
-        let offset = crate::os::Gem::mmap_offset(&gem);
-        bo.gem = Some(gem);
-        Ok((id, offset))
     }
 }

@@ -1,11 +1,11 @@
 //! MQDs in memory; [`crate::asic`] has their layouts.
 
+use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
-use crate::asic::Share;
-use crate::device::Device;
+use crate::asic::{MqdManager, Share};
 use crate::errno::Result;
-use crate::gart::KernelBuffer;
+use crate::gart::{Gart, KernelBuffer};
 use crate::node::Node;
 use crate::os::{Os, PAGE_SIZE};
 use crate::request::Image;
@@ -24,16 +24,16 @@ impl<O: Os> Mqds<O> {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(device: &Device<O>, node: &Node, sdma: bool) -> Result<Self> {
+    pub(crate) fn new(gart: &Arc<Gart<O>>, manager: &MqdManager, node: &Node, sdma: bool) -> Result<Self> {
         let (count, stride) = if sdma {
             (1, PAGE_SIZE as u32)
         } else {
-            (node.config.xccs.max(1), (device.hw.asic().mqd.stride)(&node.config))
+            (node.config.xccs.max(1), (manager.stride)(&node.config))
         };
         // Queues begin with one graphics core after the other (`current_logical_xcc_start`).
         let first = if sdma { 0 } else { node.queues_made.fetch_add(1, Ordering::Relaxed) % count };
         let bytes = u64::from(count) * u64::from(stride) + PAGE_SIZE;
-        Ok(Self { buffer: device.gart.allocate((bytes / PAGE_SIZE) as usize)?, count, first, stride })
+        Ok(Self { buffer: gart.allocate((bytes / PAGE_SIZE) as usize)?, count, first, stride })
     }
 
     /// Address of the first one in VMID 0, by which the queue is mapped.

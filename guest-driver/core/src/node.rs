@@ -12,9 +12,8 @@ use belfry_abi::ih::{IhEntry, node};
 use belfry_abi::partition::ComputePartition;
 use belfry_abi::regs::gfx9::gc::CP_HYP_XCP_CTL;
 
-use crate::asic::Asic;
+use crate::asic::{Asic, VMIDS};
 use crate::config::Config;
-use crate::device::VMIDS;
 use crate::errno::{Errno, Result};
 use crate::hw::{Hw, log};
 use crate::os::{DeviceInfo, Os};
@@ -238,6 +237,5 @@ pub(crate) fn mode_of<O: Os>(hw: &Hw<O>) -> ComputePartition {
     })
 }
 
-mod switch;
 #[cfg(test)]
 mod tests;

@@ -13,32 +13,13 @@ use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::node::Node;
 use crate::os::{Clock, Os};
-use crate::process::{Process, State};
+use crate::process::Process;
 
 /// A process, and a path below its directory.
 type Place<'a, O> = (Arc<Process<O>>, Vec<&'a str>);
 
 /// In front of the processes' paths.
 const ROOT: &str = "proc/";
-
-impl<O: Os> State<O> {
-    /// The queues are off the scheduler from now on, whatever they are to do.
-    pub(crate) fn count_eviction(&mut self, now: u64) {
-        self.evicted.1.get_or_insert(now);
-    }
-
-    /// They are back.
-    pub(crate) fn end_eviction(&mut self, now: u64) {
-        if let Some(since) = self.evicted.1.take() {
-            self.evicted.0 += now.saturating_sub(since);
-        }
-    }
-
-    /// How long they were off it altogether, in nanoseconds.
-    fn evicted_ns(&self, now: u64) -> u64 {
-        self.evicted.0 + self.evicted.1.map_or(0, |since| now.saturating_sub(since))
-    }
-}
 
 impl<O: Os> Process<O> {
     fn proc_file(&self, path: &[&str]) -> Result<String> {
@@ -138,14 +119,14 @@ mod tests {
 
     /// Every file below a directory, with its text.
     fn files(bench: &Bench, path: &str) -> Vec<(String, String)> {
-        let entries = bench.device.sysfs_list(path).unwrap();
+        let entries = bench.kfd.sysfs_list(path).unwrap();
         let mut found = Vec::new();
         for entry in entries {
             match entry.strip_suffix('/') {
                 Some(folder) => found.extend(files(bench, &format!("{path}/{folder}"))),
                 None => {
                     let path = format!("{path}/{entry}");
-                    let text = bench.device.sysfs_read(&path).unwrap();
+                    let text = bench.kfd.sysfs_read(&path).unwrap();
                     found.push((path, text));
                 }
             }
@@ -166,15 +147,15 @@ mod tests {
         assert_eq!(*text("pasid"), format!("{id}\n"));
         assert_eq!(*text(&format!("vram_{gpu}")), "0\n");
         assert_eq!(*text(&format!("stats_{gpu}/evicted_ms")), "0\n");
-        assert_eq!(bench.device.sysfs_read(&format!("proc/{id}/queues")).unwrap(), "");
+        assert_eq!(bench.kfd.sysfs_read(&format!("proc/{id}/queues")).unwrap(), "");
         for path in ["proc", "proc/", "proc/0", "proc/x/pasid", "proc/7000/pasid"] {
-            assert_eq!(bench.device.sysfs_read(path), Err(Errno::ENOENT), "{path}");
-            assert_eq!(bench.device.sysfs_list(path), Err(Errno::ENOENT), "{path}");
+            assert_eq!(bench.kfd.sysfs_read(path), Err(Errno::ENOENT), "{path}");
+            assert_eq!(bench.kfd.sysfs_list(path), Err(Errno::ENOENT), "{path}");
         }
         let missing = format!("proc/{id}/queues/0");
-        assert_eq!(bench.device.sysfs_list(&missing), Err(Errno::ENOENT));
+        assert_eq!(bench.kfd.sysfs_list(&missing), Err(Errno::ENOENT));
         bench.end(7);
-        assert_eq!(bench.device.sysfs_list(&format!("proc/{id}")), Err(Errno::ENOENT));
+        assert_eq!(bench.kfd.sysfs_list(&format!("proc/{id}")), Err(Errno::ENOENT));
     }
 
     #[test]

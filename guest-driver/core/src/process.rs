@@ -12,6 +12,7 @@ use belfry_abi::kfd::event::{
 use belfry_abi::kfd::mmap::KFD_DOORBELL_PROCESS_SLICE;
 use belfry_abi::kfd::smi::EventKind;
 
+use crate::bo::{Bo, BoKind};
 use crate::debug::{Debug, Session};
 use crate::device::Device;
 use crate::doorbell::Doorbells;
@@ -19,14 +20,13 @@ use crate::errno::{Errno, Result};
 use crate::event::Events;
 use crate::gart::KernelBuffer;
 use crate::hw::log;
-use crate::memory::{Bo, BoKind};
 use crate::node::{Node, Nodes};
 use crate::os::{LockRank, LogLevel, Os, ProcessKey, Task, Work, WorkItem};
 use crate::queue::Queue;
 use crate::show::Few;
+use crate::spaces::Spaces;
 use crate::svm::{RestoreWork, RetryWork, Svm, Wanted};
 use crate::sync::{Lendable, Mutex, Owner};
-pub(crate) use spaces::Spaces;
 
 /// A process that opened the KFD node.
 pub struct Process<O: Os> {
@@ -175,6 +175,25 @@ impl<O: Os> State<O> {
     }
 }
 
+impl<O: Os> State<O> {
+    /// The queues are off the scheduler from now on, whatever they are to do.
+    pub(crate) fn count_eviction(&mut self, now: u64) {
+        self.evicted.1.get_or_insert(now);
+    }
+
+    /// They are back.
+    pub(crate) fn end_eviction(&mut self, now: u64) {
+        if let Some(since) = self.evicted.1.take() {
+            self.evicted.0 += now.saturating_sub(since);
+        }
+    }
+
+    /// How long they were off it altogether, in nanoseconds.
+    pub(crate) fn evicted_ns(&self, now: u64) -> u64 {
+        self.evicted.0 + self.evicted.1.map_or(0, |since| now.saturating_sub(since))
+    }
+}
+
 impl<O: Os> Process<O> {
     /// A process that has nothing yet. Kernels have small stacks: it is put together in a frame of its own.
     #[inline(never)]
@@ -292,7 +311,7 @@ impl<O: Os> Process<O> {
         let Some(data) = self.fault.lock().take() else { return };
         let task = self.state.lock().task;
         if let Some(task) = task.filter(|_| !poison::is_poison(&data)) {
-            self.device.smi_fault(&task);
+            self.device.smi.fault(&task);
         }
         self.evict();
         self.tell_fault(data);
@@ -354,14 +373,14 @@ impl<O: Os> Process<O> {
             spaces.leave();
         }
         if let Some(task) = task {
-            self.device.smi_process(EventKind::ProcessEnd, &task);
+            self.device.smi.process(EventKind::ProcessEnd, &task);
         }
     }
 }
 
 mod acquire;
+mod objects;
 mod poison;
-mod spaces;
 
 #[cfg(test)]
 pub(crate) use tests::queue_args;

@@ -4,21 +4,17 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 
-use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::kfd::queue::{
     CreateQueueArgs, KFD_IOC_QUEUE_TYPE_SDMA, KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID,
     KFD_IOC_QUEUE_TYPE_SDMA_XGMI, KFD_MAX_QUEUE_PERCENTAGE, KFD_MAX_QUEUE_PRIORITY, KFD_MIN_QUEUE_RING_SIZE,
 };
 
 use crate::asic::{MqdManager, Share, UserRing};
-use crate::doorbell::Doorbells;
+use crate::bo::Hold;
 use crate::errno::{Errno, Result};
 use crate::gart::GartMapping;
-use crate::memory::{BoKind, Hold};
 use crate::mqd::Mqds;
-use crate::node::Node;
-use crate::os::{Os, PAGE_SIZE, check_user_range};
-use crate::process::State;
+use crate::os::{Os, check_user_range};
 use crate::request::SdmaPlace;
 
 /// Most bits of a CU mask.
@@ -198,45 +194,6 @@ pub(crate) fn check_ring<O: Os>(os: &O, base: u64, size: u32) -> Result<u32> {
         return Err(Errno::EINVAL);
     }
     Ok(size.max(KFD_MIN_QUEUE_RING_SIZE))
-}
-
-impl<O: Os> State<O> {
-    /// The doorbells for a node.
-    ///
-    /// # Errors
-    ///
-    /// None that can happen: there are some for each.
-    pub(crate) fn doorbells_of(&mut self, node: &Node) -> Result<&mut Doorbells> {
-        self.doorbells.get_mut(node.number as usize).ok_or(Errno::EINVAL)
-    }
-
-    /// The doorbell of a queue, as MQDs and MES frames count it.
-    ///
-    /// # Errors
-    ///
-    /// As [`State::doorbells_of`].
-    pub(crate) fn doorbell_of(&self, queue: &Queue<O>) -> Result<DoorbellIndex> {
-        let doorbells = self.doorbells.get(queue.node as usize).ok_or(Errno::EINVAL)?;
-        Ok(doorbells.index(queue.doorbell))
-    }
-
-    /// The buffer object that is mapped for a node at exactly this range (`kfd_queue_buffer_get`).
-    pub(crate) fn queue_buffer(&self, node: &Node, address: u64, size: u64) -> Result<u32> {
-        let page = address & !(PAGE_SIZE - 1);
-        let id = *self.mapped.get(&(node.number, page)).ok_or(Errno::EINVAL)?;
-        let bo = self.bos.get(&id).ok_or(Errno::EINVAL)?;
-        let exact = size < PAGE_SIZE || bo.size == size & !(PAGE_SIZE - 1);
-        let memory = !matches!(bo.kind, BoKind::Doorbell(_) | BoKind::MmioRemap(_));
-        if exact && memory { Ok(id) } else { Err(Errno::EINVAL) }
-    }
-
-    pub(crate) fn use_bos(&mut self, ids: &[u32], used: bool) {
-        for id in ids {
-            if let Some(bo) = self.bos.get_mut(id) {
-                bo.queues = if used { bo.queues + 1 } else { bo.queues.saturating_sub(1) };
-            }
-        }
-    }
 }
 
 /// Number of bits of a CU mask that are looked at.

@@ -15,9 +15,9 @@ use belfry_abi::kfd::queue::{
 };
 
 use crate::asic::{CuMask, UserQueue};
+use crate::bo::BoKind;
 use crate::errno::{Errno, Result};
 use crate::hw::log;
-use crate::memory::BoKind;
 use crate::mqd::Mqds;
 use crate::node::Node;
 use crate::os::{Os, PAGE_SIZE, Room};
@@ -177,7 +177,7 @@ impl<O: Os> Process<O> {
         QueueBuffers { ring: ring_bo, bos, save_area }: QueueBuffers,
     ) -> Result<Box<Queue<O>>> {
         let device = &self.device;
-        let mqds = Mqds::new(device, node, sdma.is_some())?;
+        let mqds = Mqds::new(&device.gart, &device.hw.asic().mqd, node, sdma.is_some())?;
         let wptr_bo = bos.first().and_then(|id| state.bos.get(id)).ok_or(Errno::EINVAL)?;
         let in_page = args.write_pointer_address % PAGE_SIZE;
         let (wptr, mapping) = match &wptr_bo.kind {

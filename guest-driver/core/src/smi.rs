@@ -18,10 +18,10 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use belfry_abi::kfd::smi::{EventKind, MigrateTrigger, QueueEvictionTrigger, SMI_EVENT_MSG_SIZE};
 
-use crate::device::Device;
 use crate::errno::{Errno, Result};
+use crate::hw::Hw;
+use crate::node::Nodes;
 use crate::os::{Clock, LockRank, Os, PAGE_SIZE, SmiClient, SmiFile, Task};
-use crate::svm::Attributes;
 use crate::sync::Mutex;
 
 /// Bytes that wait for a client at most (`MAX_KFIFO_SIZE`).
@@ -76,15 +76,15 @@ impl<O: Os> SmiClient for Client<O> {
     }
 }
 
-/// The clients of a device.
-pub(crate) struct Clients<O: Os> {
+/// The open descriptors of a device.
+struct Clients<O: Os> {
     open: Vec<(Weak<Client<O>>, O::SmiFile)>,
     /// Counts resets, for their events (`reset_seq_num`).
     resets: u32,
 }
 
 impl<O: Os> Clients<O> {
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         Self { open: Vec::new(), resets: 0 }
     }
 
@@ -132,55 +132,70 @@ impl fmt::Display for Pages<'_> {
     }
 }
 
-impl<O: Os> Device<O> {
+/// Events for system management of a device.
+pub(crate) struct Smi<O: Os> {
+    hw: Arc<Hw<O>>,
+    clients: Mutex<O, Clients<O>>,
+}
+
+impl<O: Os> Smi<O> {
+    /// Makes it, without a client.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(hw: Arc<Hw<O>>) -> Result<Self> {
+        Ok(Self { clients: Mutex::new(hw.os(), LockRank::SmiClients, Clients::new())?, hw })
+    }
+
     /// SMI_EVENTS: makes a descriptor of the calling process for a node that no event is chosen for yet.
     ///
     /// # Errors
     ///
     /// `ENOMEM`, `EMFILE`.
-    pub(crate) fn smi_open(&self, pasid: u16, node: u32) -> Result<i32> {
+    pub(crate) fn open(&self, pasid: u16, node: u32) -> Result<i32> {
         let os = self.hw.os();
         let fifo = Mutex::new(os, LockRank::SmiFifo, VecDeque::new())?;
         let client = Arc::new(Client { pasid, node, mask: AtomicU64::new(0), fifo });
         let weak = Arc::downgrade(&client);
         // Without the lock: a descriptor may wait for who looks for memory, and that is who may raise an event.
         let (file, fd) = os.smi_open(client)?;
-        let mut clients = self.smi.lock();
+        let mut clients = self.clients.lock();
         clients.prune();
         clients.open.push((weak, file));
         Ok(fd)
     }
 
     /// A process's GPU address space had a fault.
-    pub(crate) fn smi_fault(&self, task: &Task) {
+    pub(crate) fn fault(&self, task: &Task) {
         let message = format_args!("{:x}:{}", task.id, task.name());
-        self.smi.lock().raise(EventKind::VmFault, message);
+        self.clients.lock().raise(EventKind::VmFault, message);
     }
 
     /// The device is about to be reset.
-    pub(crate) fn smi_pre_reset(&self) {
-        let mut clients = self.smi.lock();
+    pub(crate) fn pre_reset(&self) {
+        let mut clients = self.clients.lock();
         clients.resets = clients.resets.wrapping_add(1);
         let count = clients.resets;
         clients.raise(EventKind::GpuPreReset, format_args!("{count:x} {RESET_CAUSE}"));
     }
 
     /// The device was reset, and works again.
-    pub(crate) fn smi_post_reset(&self) {
-        let mut clients = self.smi.lock();
+    pub(crate) fn post_reset(&self) {
+        let mut clients = self.clients.lock();
         let count = clients.resets;
         clients.raise(EventKind::GpuPostReset, format_args!("{count:x} {RESET_CAUSE}"));
     }
 
     /// A process begins to use the device, or has ended.
-    pub(crate) fn smi_process(&self, kind: EventKind, task: &Task) {
-        self.smi.lock().raise(kind, format_args!("{:x} {}", task.id, task.name()));
+    pub(crate) fn process(&self, kind: EventKind, task: &Task) {
+        self.clients.lock().raise(kind, format_args!("{:x} {}", task.id, task.name()));
     }
 
     /// Raises an event of a process for each node, whose clients are told the node's id in it; the time is that since boot.
-    fn smi_of_nodes(&self, pasid: u16, kind: EventKind, message: impl Fn(u64, u16) -> String) {
-        let (now, nodes) = (self.hw.os().clock_ns(Clock::Boot), self.nodes());
-        let mut clients = self.smi.lock();
+    fn of_nodes(&self, nodes: &Nodes, pasid: u16, kind: EventKind, message: impl Fn(u64, u16) -> String) {
+        let now = self.hw.os().clock_ns(Clock::Boot);
+        let mut clients = self.clients.lock();
         for node in nodes.iter().take(if clients.open.is_empty() { 0 } else { usize::MAX }) {
             let message = message(now, node.gpu_id);
             clients.raise_for(Some((pasid, Some(node.number))), kind, format_args!("{message}"));
@@ -188,42 +203,41 @@ impl<O: Os> Device<O> {
     }
 
     /// The queues of a process were taken off the hardware for a while (`KFD_EVENT_FMT_QUEUE_EVICTION`).
-    pub(crate) fn smi_eviction(&self, pasid: u16, task: &Task, trigger: QueueEvictionTrigger) {
-        self.smi_of_nodes(pasid, EventKind::QueueEviction, |now, node| {
+    pub(crate) fn eviction(&self, nodes: &Nodes, pasid: u16, task: &Task, trigger: QueueEvictionTrigger) {
+        self.of_nodes(nodes, pasid, EventKind::QueueEviction, |now, node| {
             format!("{now} -{} {node:x} {}", task.id, trigger as u32)
         });
     }
 
     /// They are back (`KFD_EVENT_FMT_QUEUE_RESTORE`, not rescheduled).
-    pub(crate) fn smi_restore(&self, pasid: u16, task: &Task) {
-        self.smi_of_nodes(pasid, EventKind::QueueRestore, |now, node| {
+    pub(crate) fn restore(&self, nodes: &Nodes, pasid: u16, task: &Task) {
+        self.of_nodes(nodes, pasid, EventKind::QueueRestore, |now, node| {
             format!("{now} -{} {node:x} 0", task.id)
         });
     }
 
     /// Shared virtual memory begins to move from one place to another (`KFD_EVENT_FMT_MIGRATE_START`, in pages).
-    pub(crate) fn smi_migrate_start(
+    pub(crate) fn migrate_start(
         &self,
         pasid: u16,
         task: &Task,
         range: &Range<u64>,
         (from, to): (u32, u32),
-        attributes: &Attributes,
+        (prefetch, preferred): (u32, u32),
         trigger: MigrateTrigger,
     ) {
         let now = self.hw.os().clock_ns(Clock::Boot);
-        let Attributes { prefetch, preferred, .. } = attributes;
         let message = format_args!(
             "{now} -{} {} {from:x}->{to:x} {prefetch:x}:{preferred:x} {}",
             task.id,
             Pages(range),
             trigger as u32
         );
-        self.smi.lock().raise_for(Some((pasid, None)), EventKind::MigrateStart, message);
+        self.clients.lock().raise_for(Some((pasid, None)), EventKind::MigrateStart, message);
     }
 
     /// It has moved, as far as it does (`KFD_EVENT_FMT_MIGRATE_END`).
-    pub(crate) fn smi_migrate_end(
+    pub(crate) fn migrate_end(
         &self,
         pasid: u16,
         task: &Task,
@@ -233,12 +247,12 @@ impl<O: Os> Device<O> {
     ) {
         let now = self.hw.os().clock_ns(Clock::Boot);
         let message = format_args!("{now} -{} {} {from:x}->{to:x} {}", task.id, Pages(range), trigger as u32);
-        self.smi.lock().raise_for(Some((pasid, None)), EventKind::MigrateEnd, message);
+        self.clients.lock().raise_for(Some((pasid, None)), EventKind::MigrateEnd, message);
     }
 
     /// Shared virtual memory that the program has unmapped left the GPU (`KFD_EVENT_FMT_UNMAP_FROM_GPU`, in pages).
-    pub(crate) fn smi_unmap(&self, pasid: u16, task: &Task, range: Range<u64>) {
-        self.smi_of_nodes(pasid, EventKind::UnmapFromGpu, |now, node| {
+    pub(crate) fn unmap(&self, nodes: &Nodes, pasid: u16, task: &Task, range: Range<u64>) {
+        self.of_nodes(nodes, pasid, EventKind::UnmapFromGpu, |now, node| {
             format!("{now} -{} {} {node:x} {UNMAP_FROM_CPU}", task.id, Pages(&range))
         });
     }

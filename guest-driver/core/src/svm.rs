@@ -34,7 +34,6 @@ use crate::process::{Phase, Process, State};
 use crate::space::Space;
 use crate::trap_handler::TrapHandler;
 use crate::vm::Vm;
-pub(crate) use attributes::Attributes;
 use mapped::{Mapped, Mirrored, Part};
 use ranges::{MAX_RANGES, Ranges};
 pub(crate) use restore::RestoreWork;

@@ -83,260 +83,256 @@ fn other_tree<'a>(path: &'a str, root: &str) -> Option<&'a str> {
     path.strip_prefix(root).filter(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-impl<O: Os> Device<O> {
-    fn caches(&self, node: &Node) -> Vec<Cache> {
-        (self.hw.asic().caches)(&node.config, self.hw.asic())
-    }
+fn caches<O: Os>(device: &Device<O>, node: &Node) -> Vec<Cache> {
+    (device.hw.asic().caches)(&node.config, device.hw.asic())
+}
 
-    /// Reads a file.
-    pub(crate) fn sysfs_read(&self, path: &str) -> Result<String> {
-        let mut parts = path.split('/').filter(|part| !part.is_empty());
-        if let Some(rest) = other_tree(path, ip_tree::ROOT) {
-            return ip_tree::read(&self.config, rest);
+/// Reads a file.
+pub(crate) fn read<O: Os>(device: &Device<O>, path: &str) -> Result<String> {
+    let mut parts = path.split('/').filter(|part| !part.is_empty());
+    if let Some(rest) = other_tree(path, ip_tree::ROOT) {
+        return ip_tree::read(&device.config, rest);
+    }
+    if let Some(rest) = other_tree(path, xcp_tree::ROOT) {
+        return xcp_tree::read(device, rest);
+    }
+    if let Some(text) = device.proc_read(path) {
+        return text;
+    }
+    let nodes = device.nodes();
+    let text = match (parts.next(), parts.next(), parts.next(), parts.next(), parts.next(), parts.next()) {
+        (Some("generation_id"), None, ..) => format!("{}\n", device.generation()),
+        (Some("system_properties"), None, ..) => system_properties(device),
+        (Some("nodes"), Some(node), Some(file), None, ..) => match Place::of(&nodes, node)? {
+            Place::Processors => cpu_file(device, &nodes, file)?,
+            Place::Gpu(node) => gpu_file(device, &nodes, node, file)?,
+        },
+        (Some("nodes"), Some(node), Some(list), Some(item), Some("properties"), None) => {
+            let item: usize = item.parse().map_err(|_| Errno::ENOENT)?;
+            properties_of(device, &nodes, Place::of(&nodes, node)?, list, item)?
         }
-        if let Some(rest) = other_tree(path, xcp_tree::ROOT) {
-            return self.xcp_read(rest);
+        _ => return Err(Errno::ENOENT),
+    };
+    Ok(text)
+}
+
+/// Lists a directory; directories end in a slash.
+pub(crate) fn list<O: Os>(device: &Device<O>, path: &str) -> Result<Vec<String>> {
+    if let Some(rest) = other_tree(path, ip_tree::ROOT) {
+        return ip_tree::list(&device.config, rest);
+    }
+    if let Some(rest) = other_tree(path, xcp_tree::ROOT) {
+        return xcp_tree::list(device, rest);
+    }
+    if let Some(entries) = device.proc_list(path) {
+        return entries;
+    }
+    let nodes = device.nodes();
+    let strings = |names: &[&str]| names.iter().map(|name| (*name).to_string()).collect::<Vec<_>>();
+    let mut parts = path.split('/').filter(|part| !part.is_empty());
+    match (parts.next(), parts.next(), parts.next(), parts.next(), parts.next()) {
+        (None, ..) => Ok(strings(&["generation_id", "system_properties", "nodes/"])),
+        (Some("nodes"), None, ..) => Ok((0..=nodes.count()).map(|node| format!("{node}/")).collect()),
+        (Some("nodes"), Some(node), None, ..) => Place::of(&nodes, node).map(|_| {
+            let lists = ["mem_banks/", "caches/", "io_links/", "p2p_links/"];
+            [strings(&["gpu_id", "name", "properties"]), strings(&lists)].concat()
+        }),
+        (Some("nodes"), Some(node), Some(list), None, ..) => {
+            let count = items(device, &nodes, Place::of(&nodes, node)?, list)?;
+            Ok((0..count).map(|item| format!("{item}/")).collect())
         }
-        if let Some(text) = self.proc_read(path) {
-            return text;
-        }
-        let nodes = self.nodes();
-        let text = match (parts.next(), parts.next(), parts.next(), parts.next(), parts.next(), parts.next())
-        {
-            (Some("generation_id"), None, ..) => format!("{}\n", self.generation()),
-            (Some("system_properties"), None, ..) => self.system_properties(),
-            (Some("nodes"), Some(node), Some(file), None, ..) => match Place::of(&nodes, node)? {
-                Place::Processors => self.cpu_file(&nodes, file)?,
-                Place::Gpu(node) => self.gpu_file(&nodes, node, file)?,
-            },
-            (Some("nodes"), Some(node), Some(list), Some(item), Some("properties"), None) => {
-                let item: usize = item.parse().map_err(|_| Errno::ENOENT)?;
-                self.item(&nodes, Place::of(&nodes, node)?, list, item)?
+        (Some("nodes"), Some(node), Some(list), Some(item), None) => {
+            let item: usize = item.parse().map_err(|_| Errno::ENOENT)?;
+            if item < items(device, &nodes, Place::of(&nodes, node)?, list)? {
+                Ok(vec!["properties".to_string()])
+            } else {
+                Err(Errno::ENOENT)
             }
-            _ => return Err(Errno::ENOENT),
-        };
-        Ok(text)
+        }
+        _ => Err(Errno::ENOENT),
     }
+}
 
-    /// Lists a directory; directories end in a slash.
-    pub(crate) fn sysfs_list(&self, path: &str) -> Result<Vec<String>> {
-        if let Some(rest) = other_tree(path, ip_tree::ROOT) {
-            return ip_tree::list(&self.config, rest);
-        }
-        if let Some(rest) = other_tree(path, xcp_tree::ROOT) {
-            return self.xcp_list(rest);
-        }
-        if let Some(entries) = self.proc_list(path) {
-            return entries;
-        }
-        let nodes = self.nodes();
-        let strings = |names: &[&str]| names.iter().map(|name| (*name).to_string()).collect::<Vec<_>>();
-        let mut parts = path.split('/').filter(|part| !part.is_empty());
-        match (parts.next(), parts.next(), parts.next(), parts.next(), parts.next()) {
-            (None, ..) => Ok(strings(&["generation_id", "system_properties", "nodes/"])),
-            (Some("nodes"), None, ..) => Ok((0..=nodes.count()).map(|node| format!("{node}/")).collect()),
-            (Some("nodes"), Some(node), None, ..) => Place::of(&nodes, node).map(|_| {
-                let lists = ["mem_banks/", "caches/", "io_links/", "p2p_links/"];
-                [strings(&["gpu_id", "name", "properties"]), strings(&lists)].concat()
-            }),
-            (Some("nodes"), Some(node), Some(list), None, ..) => {
-                let count = self.count(&nodes, Place::of(&nodes, node)?, list)?;
-                Ok((0..count).map(|item| format!("{item}/")).collect())
+fn items<O: Os>(device: &Device<O>, nodes: &Nodes, place: Place<'_>, list: &str) -> Result<usize> {
+    match (list, place) {
+        ("mem_banks", _) => Ok(1),
+        // One to each other node.
+        ("io_links", _) => Ok(nodes.count() as usize),
+        ("caches", Place::Gpu(node)) => Ok(caches(device, node).len()),
+        ("caches" | "p2p_links", _) => Ok(0),
+        _ => Err(Errno::ENOENT),
+    }
+}
+
+fn system_properties<O: Os>(_device: &Device<O>) -> String {
+    let mut lines = Lines::new();
+    // Name of the platform as ACPI has it; a machine without one says 0.
+    lines.line("platform_oem", 0).line("platform_id", 0).line("platform_rev", 0);
+    lines.0
+}
+
+fn cpu_file<O: Os>(device: &Device<O>, nodes: &Nodes, file: &str) -> Result<String> {
+    let cpu = device.hw.os().cpu_info();
+    match file {
+        "gpu_id" => Ok("0\n".to_string()),
+        "name" => Ok("\n".to_string()),
+        "properties" => {
+            let mut lines = Lines::new();
+            lines.line("cpu_cores_count", cpu.cores).line("simd_count", 0).line("mem_banks_count", 1);
+            lines.line("caches_count", 0).line("io_links_count", nodes.count()).line("p2p_links_count", 0);
+            lines.line("cpu_core_id_base", 0).line("simd_id_base", 0);
+            for key in [
+                "max_waves_per_simd",
+                "lds_size_in_kb",
+                "gds_size_in_kb",
+                "num_gws",
+                "wave_front_size",
+                "array_count",
+                "simd_arrays_per_engine",
+                "cu_per_simd_array",
+                "simd_per_cu",
+                "max_slots_scratch_cu",
+                "gfx_target_version",
+                "vendor_id",
+                "device_id",
+                "location_id",
+                "domain",
+                "drm_render_minor",
+                "hive_id",
+                "num_sdma_engines",
+                "num_sdma_xgmi_engines",
+                "num_sdma_queues_per_engine",
+                "num_cp_queues",
+            ] {
+                lines.line(key, 0);
             }
-            (Some("nodes"), Some(node), Some(list), Some(item), None) => {
-                let item: usize = item.parse().map_err(|_| Errno::ENOENT)?;
-                if item < self.count(&nodes, Place::of(&nodes, node)?, list)? {
-                    Ok(vec!["properties".to_string()])
-                } else {
-                    Err(Errno::ENOENT)
-                }
-            }
-            _ => Err(Errno::ENOENT),
+            lines.line("max_engine_clk_ccompute", cpu.max_clock_mhz);
+            Ok(lines.0)
         }
+        _ => Err(Errno::ENOENT),
     }
+}
 
-    fn count(&self, nodes: &Nodes, place: Place<'_>, list: &str) -> Result<usize> {
-        match (list, place) {
-            ("mem_banks", _) => Ok(1),
-            // One to each other node.
-            ("io_links", _) => Ok(nodes.count() as usize),
-            ("caches", Place::Gpu(node)) => Ok(self.caches(node).len()),
-            ("caches" | "p2p_links", _) => Ok(0),
-            _ => Err(Errno::ENOENT),
+fn gpu_file<O: Os>(device: &Device<O>, nodes: &Nodes, node: &Node, file: &str) -> Result<String> {
+    match file {
+        "gpu_id" => Ok(format!("{}\n", node.gpu_id)),
+        "name" => Ok("ip discovery\n".to_string()),
+        "properties" => Ok(gpu_properties(device, nodes, node)),
+        _ => Err(Errno::ENOENT),
+    }
+}
+
+/// What the GPU can do (`kfd_topology_set_capabilities`, and `node_show` for the address watches).
+pub(crate) fn capability<O: Os>(device: &Device<O>) -> u32 {
+    let svm = if device.hw.os().has_svm() { HSA_CAP_SVMAPI_SUPPORTED } else { 0 };
+    let debug = HSA_CAP_TRAP_DEBUG_SUPPORT
+        | HSA_CAP_TRAP_DEBUG_WAVE_LAUNCH_TRAP_OVERRIDE_SUPPORTED
+        | HSA_CAP_TRAP_DEBUG_WAVE_LAUNCH_MODE_SUPPORTED
+        | HSA_CAP_TRAP_DEBUG_FIRMWARE_SUPPORTED;
+    let watches = HSA_CAP_WATCH_POINTS_SUPPORTED | WATCHES.ilog2() << HSA_CAP_WATCH_POINTS_TOTALBITS_SHIFT;
+    HSA_CAP_DOORBELL_TYPE_2_0 << HSA_CAP_DOORBELL_TYPE_SHIFT
+        | svm
+        | debug
+        | watches
+        | device.hw.asic().capability
+}
+
+fn gpu_properties<O: Os>(device: &Device<O>, nodes: &Nodes, node: &Node) -> String {
+    let config = &node.config;
+    let info = device.hw.os().device_info();
+    let asic = device.hw.asic();
+    let area = (asic.save_area)(config);
+    let mut lines = Lines::new();
+    lines
+        .line("cpu_cores_count", 0)
+        .line("simd_count", config.cus * asic.simds_per_cu)
+        .line("mem_banks_count", 1);
+    lines.line("caches_count", caches(device, node).len());
+    lines.line("io_links_count", nodes.count()).line("p2p_links_count", 0);
+    lines.line("cpu_core_id_base", 0).line("simd_id_base", GPU_PROCESSOR_ID_LOW);
+    lines.line("max_waves_per_simd", config.waves_per_simd).line("lds_size_in_kb", config.lds_kib);
+    lines.line("gds_size_in_kb", 0).line("num_gws", NUM_GWS).line("wave_front_size", config.wave_size);
+    lines.line("array_count", config.xccs.max(1) * config.shader_engines * config.arrays_per_engine);
+    lines.line("simd_arrays_per_engine", config.arrays_per_engine);
+    lines.line("cu_per_simd_array", config.cus_per_array).line("simd_per_cu", asic.simds_per_cu);
+    lines.line("max_slots_scratch_cu", config.scratch_slots_per_cu);
+    lines.line("gfx_target_version", asic.gfx_target_version);
+    lines.line("vendor_id", info.vendor_id).line("device_id", info.device_id);
+    lines.line("location_id", nodes.location_id(node, &info)).line("domain", info.domain);
+    // Partitions are a hive, which has its name from the function (`kgd2kfd_device_init`).
+    let hive = if nodes.count() > 1 { info.location_id } else { 0 };
+    lines.line("drm_render_minor", info.minor_of(node.number)).line("hive_id", hive);
+    lines
+        .line("num_sdma_engines", node.sdma.pcie_engines())
+        .line("num_sdma_xgmi_engines", node.sdma.engines() - node.sdma.pcie_engines())
+        .line("num_sdma_queues_per_engine", asic.sdma.queues_per_engine());
+    lines
+        .line("num_cp_queues", asic.cp_queues)
+        .line("cwsr_size", area.cwsr_size)
+        .line("ctl_stack_size", area.ctl_stack_size);
+    lines.line("max_engine_clk_fcompute", asic.product.max_engine_clock).line("local_mem_size", 0);
+    lines.line("fw_version", asic.product.fw_version).line("capability", capability(device));
+    lines
+        .line("capability2", 0)
+        .line("debug_prop", asic.product.debug_prop)
+        .line("sdma_fw_version", asic.product.sdma_fw_version);
+    lines.line("unique_id", nodes.unique_id(node)).line("num_xcc", config.xccs);
+    lines.line("max_engine_clk_ccompute", device.hw.os().cpu_info().max_clock_mhz);
+    lines.0
+}
+
+fn properties_of<O: Os>(
+    device: &Device<O>,
+    nodes: &Nodes,
+    place: Place<'_>,
+    list: &str,
+    item: usize,
+) -> Result<String> {
+    if item >= items(device, nodes, place, list)? {
+        return Err(Errno::ENOENT);
+    }
+    let mut lines = Lines::new();
+    match (list, place) {
+        ("mem_banks", Place::Gpu(_)) => {
+            let size = device.vram_of_node(nodes);
+            lines.line("heap_type", HSA_MEM_HEAP_TYPE_FB_PUBLIC).line("size_in_bytes", size);
+            let product = &device.hw.asic().product;
+            lines.line("flags", 0).line("width", product.memory_width);
+            lines.line("mem_clk_max", product.max_memory_clock);
         }
-    }
-
-    fn system_properties(&self) -> String {
-        let mut lines = Lines::new();
-        // Name of the platform as ACPI has it; a machine without one says 0.
-        lines.line("platform_oem", 0).line("platform_id", 0).line("platform_rev", 0);
-        lines.0
-    }
-
-    fn cpu_file(&self, nodes: &Nodes, file: &str) -> Result<String> {
-        let cpu = self.hw.os().cpu_info();
-        match file {
-            "gpu_id" => Ok("0\n".to_string()),
-            "name" => Ok("\n".to_string()),
-            "properties" => {
-                let mut lines = Lines::new();
-                lines.line("cpu_cores_count", cpu.cores).line("simd_count", 0).line("mem_banks_count", 1);
-                lines
-                    .line("caches_count", 0)
-                    .line("io_links_count", nodes.count())
-                    .line("p2p_links_count", 0);
-                lines.line("cpu_core_id_base", 0).line("simd_id_base", 0);
-                for key in [
-                    "max_waves_per_simd",
-                    "lds_size_in_kb",
-                    "gds_size_in_kb",
-                    "num_gws",
-                    "wave_front_size",
-                    "array_count",
-                    "simd_arrays_per_engine",
-                    "cu_per_simd_array",
-                    "simd_per_cu",
-                    "max_slots_scratch_cu",
-                    "gfx_target_version",
-                    "vendor_id",
-                    "device_id",
-                    "location_id",
-                    "domain",
-                    "drm_render_minor",
-                    "hive_id",
-                    "num_sdma_engines",
-                    "num_sdma_xgmi_engines",
-                    "num_sdma_queues_per_engine",
-                    "num_cp_queues",
-                ] {
-                    lines.line(key, 0);
-                }
-                lines.line("max_engine_clk_ccompute", cpu.max_clock_mhz);
-                Ok(lines.0)
-            }
-            _ => Err(Errno::ENOENT),
+        ("mem_banks", Place::Processors) => {
+            lines.line("heap_type", HSA_MEM_HEAP_TYPE_SYSTEM);
+            lines.line("size_in_bytes", device.hw.os().cpu_info().memory_bytes);
+            lines.line("flags", 0).line("width", 0).line("mem_clk_max", 0);
         }
-    }
-
-    fn gpu_file(&self, nodes: &Nodes, node: &Node, file: &str) -> Result<String> {
-        match file {
-            "gpu_id" => Ok(format!("{}\n", node.gpu_id)),
-            "name" => Ok("ip discovery\n".to_string()),
-            "properties" => Ok(self.gpu_properties(nodes, node)),
-            _ => Err(Errno::ENOENT),
+        ("io_links", _) => {
+            // To the others in their order.
+            let from = place.number();
+            let to = item as u32 + u32::from(item as u32 >= from);
+            let (kind, weight, bandwidth) = if from == 0 || to == 0 {
+                (CRAT_IOLINK_TYPE_PCIEXPRESS, LINK_WEIGHT, LINK_BANDWIDTH)
+            } else {
+                (CRAT_IOLINK_TYPE_XGMI, SOCKET_WEIGHT, SOCKET_BANDWIDTH)
+            };
+            lines.line("type", kind).line("version_major", 0).line("version_minor", 0);
+            lines.line("node_from", from).line("node_to", to).line("weight", weight);
+            lines.line("min_latency", 0).line("max_latency", 0);
+            lines.line("min_bandwidth", bandwidth.0).line("max_bandwidth", bandwidth.1);
+            lines.line("recommended_transfer_size", 0).line("recommended_sdma_engine_id_mask", 0);
+            lines.line("flags", CRAT_IOLINK_FLAGS_ENABLED);
         }
-    }
-
-    /// What the GPU can do (`kfd_topology_set_capabilities`, and `node_show` for the address watches).
-    pub(crate) fn capability(&self) -> u32 {
-        let svm = if self.hw.os().has_svm() { HSA_CAP_SVMAPI_SUPPORTED } else { 0 };
-        let debug = HSA_CAP_TRAP_DEBUG_SUPPORT
-            | HSA_CAP_TRAP_DEBUG_WAVE_LAUNCH_TRAP_OVERRIDE_SUPPORTED
-            | HSA_CAP_TRAP_DEBUG_WAVE_LAUNCH_MODE_SUPPORTED
-            | HSA_CAP_TRAP_DEBUG_FIRMWARE_SUPPORTED;
-        let watches =
-            HSA_CAP_WATCH_POINTS_SUPPORTED | WATCHES.ilog2() << HSA_CAP_WATCH_POINTS_TOTALBITS_SHIFT;
-        HSA_CAP_DOORBELL_TYPE_2_0 << HSA_CAP_DOORBELL_TYPE_SHIFT
-            | svm
-            | debug
-            | watches
-            | self.hw.asic().capability
-    }
-
-    fn gpu_properties(&self, nodes: &Nodes, node: &Node) -> String {
-        let config = &node.config;
-        let info = self.hw.os().device_info();
-        let asic = self.hw.asic();
-        let area = (asic.save_area)(config);
-        let mut lines = Lines::new();
-        lines
-            .line("cpu_cores_count", 0)
-            .line("simd_count", config.cus * asic.simds_per_cu)
-            .line("mem_banks_count", 1);
-        lines.line("caches_count", self.caches(node).len());
-        lines.line("io_links_count", nodes.count()).line("p2p_links_count", 0);
-        lines.line("cpu_core_id_base", 0).line("simd_id_base", GPU_PROCESSOR_ID_LOW);
-        lines.line("max_waves_per_simd", config.waves_per_simd).line("lds_size_in_kb", config.lds_kib);
-        lines.line("gds_size_in_kb", 0).line("num_gws", NUM_GWS).line("wave_front_size", config.wave_size);
-        lines.line("array_count", config.xccs.max(1) * config.shader_engines * config.arrays_per_engine);
-        lines.line("simd_arrays_per_engine", config.arrays_per_engine);
-        lines.line("cu_per_simd_array", config.cus_per_array).line("simd_per_cu", asic.simds_per_cu);
-        lines.line("max_slots_scratch_cu", config.scratch_slots_per_cu);
-        lines.line("gfx_target_version", asic.gfx_target_version);
-        lines.line("vendor_id", info.vendor_id).line("device_id", info.device_id);
-        lines.line("location_id", nodes.location_id(node, &info)).line("domain", info.domain);
-        // Partitions are a hive, which has its name from the function (`kgd2kfd_device_init`).
-        let hive = if nodes.count() > 1 { info.location_id } else { 0 };
-        lines.line("drm_render_minor", info.minor_of(node.number)).line("hive_id", hive);
-        lines
-            .line("num_sdma_engines", node.sdma.pcie_engines())
-            .line("num_sdma_xgmi_engines", node.sdma.engines() - node.sdma.pcie_engines())
-            .line("num_sdma_queues_per_engine", asic.sdma.queues_per_engine());
-        lines
-            .line("num_cp_queues", asic.cp_queues)
-            .line("cwsr_size", area.cwsr_size)
-            .line("ctl_stack_size", area.ctl_stack_size);
-        lines.line("max_engine_clk_fcompute", asic.product.max_engine_clock).line("local_mem_size", 0);
-        lines.line("fw_version", asic.product.fw_version).line("capability", self.capability());
-        lines
-            .line("capability2", 0)
-            .line("debug_prop", asic.product.debug_prop)
-            .line("sdma_fw_version", asic.product.sdma_fw_version);
-        lines.line("unique_id", nodes.unique_id(node)).line("num_xcc", config.xccs);
-        lines.line("max_engine_clk_ccompute", self.hw.os().cpu_info().max_clock_mhz);
-        lines.0
-    }
-
-    fn item(&self, nodes: &Nodes, place: Place<'_>, list: &str, item: usize) -> Result<String> {
-        if item >= self.count(nodes, place, list)? {
-            return Err(Errno::ENOENT);
+        ("caches", Place::Gpu(node)) => {
+            let caches = caches(device, node);
+            let cache = caches.get(item).ok_or(Errno::ENOENT)?;
+            lines
+                .line("processor_id_low", GPU_PROCESSOR_ID_LOW + cache.first_simd)
+                .line("level", cache.level);
+            lines.line("size", cache.kib).line("cache_line_size", 128).line("cache_lines_per_tag", 1);
+            lines.line("association", 16).line("latency", 0).line("type", cache.kind | HSA_CACHE_TYPE_HSACU);
+            let map: Vec<&str> = (0..cache.simds.min(256)).map(|_| "1").collect();
+            lines.line("sibling_map", map.join(","));
         }
-        let mut lines = Lines::new();
-        match (list, place) {
-            ("mem_banks", Place::Gpu(_)) => {
-                let size = self.vram_of_node(nodes);
-                lines.line("heap_type", HSA_MEM_HEAP_TYPE_FB_PUBLIC).line("size_in_bytes", size);
-                let product = &self.hw.asic().product;
-                lines.line("flags", 0).line("width", product.memory_width);
-                lines.line("mem_clk_max", product.max_memory_clock);
-            }
-            ("mem_banks", Place::Processors) => {
-                lines.line("heap_type", HSA_MEM_HEAP_TYPE_SYSTEM);
-                lines.line("size_in_bytes", self.hw.os().cpu_info().memory_bytes);
-                lines.line("flags", 0).line("width", 0).line("mem_clk_max", 0);
-            }
-            ("io_links", _) => {
-                // To the others in their order.
-                let from = place.number();
-                let to = item as u32 + u32::from(item as u32 >= from);
-                let (kind, weight, bandwidth) = if from == 0 || to == 0 {
-                    (CRAT_IOLINK_TYPE_PCIEXPRESS, LINK_WEIGHT, LINK_BANDWIDTH)
-                } else {
-                    (CRAT_IOLINK_TYPE_XGMI, SOCKET_WEIGHT, SOCKET_BANDWIDTH)
-                };
-                lines.line("type", kind).line("version_major", 0).line("version_minor", 0);
-                lines.line("node_from", from).line("node_to", to).line("weight", weight);
-                lines.line("min_latency", 0).line("max_latency", 0);
-                lines.line("min_bandwidth", bandwidth.0).line("max_bandwidth", bandwidth.1);
-                lines.line("recommended_transfer_size", 0).line("recommended_sdma_engine_id_mask", 0);
-                lines.line("flags", CRAT_IOLINK_FLAGS_ENABLED);
-            }
-            ("caches", Place::Gpu(node)) => {
-                let caches = self.caches(node);
-                let cache = caches.get(item).ok_or(Errno::ENOENT)?;
-                lines
-                    .line("processor_id_low", GPU_PROCESSOR_ID_LOW + cache.first_simd)
-                    .line("level", cache.level);
-                lines.line("size", cache.kib).line("cache_line_size", 128).line("cache_lines_per_tag", 1);
-                lines
-                    .line("association", 16)
-                    .line("latency", 0)
-                    .line("type", cache.kind | HSA_CACHE_TYPE_HSACU);
-                let map: Vec<&str> = (0..cache.simds.min(256)).map(|_| "1").collect();
-                lines.line("sibling_map", map.join(","));
-            }
-            _ => return Err(Errno::ENOENT),
-        }
-        Ok(lines.0)
+        _ => return Err(Errno::ENOENT),
     }
+    Ok(lines.0)
 }

@@ -12,9 +12,9 @@ use belfry_abi::driver_trace::{Chunk, Kind, MAGIC, Record};
 use belfry_abi::regs::{Register as _, smuio};
 use zerocopy::IntoBytes as _;
 
-use crate::device::Device;
 use crate::errno::{Errno, Result};
-use crate::os::{Clock, DriverEvent, LockRank, Os};
+use crate::hw::Hw;
+use crate::os::{Clock, DriverEvent, LockRank, Os, Task};
 use crate::sync::Mutex;
 
 /// Events that a ring may have room for at most: 40 MiB.
@@ -102,6 +102,68 @@ impl<O: Os> DriverTrace<O> {
         let before = core::mem::replace(&mut *self.ring.lock(), ring);
         drop(before);
     }
+
+    /// Records an event of a process in the ring, if that is on, and gives it to the operating system's tracer.
+    pub(crate) fn record(&self, os: &O, pasid: u16, event: DriverEvent) {
+        os.trace(pasid, event);
+        if self.is_on() {
+            self.put(os, pasid, event);
+        }
+    }
+
+    /// Records from now on, into a ring with room for so many events; 0 ends that and gives its memory back.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for more than [`MAX_RECORDS`], `ENOMEM`, `ENODEV` when the device is gone.
+    pub(crate) fn set_room(&self, hw: &Hw<O>, room: u32) -> Result<()> {
+        if room > MAX_RECORDS {
+            return Err(Errno::EINVAL);
+        }
+        if room == 0 {
+            self.replace(None);
+            return Ok(());
+        }
+        if !hw.alive() {
+            return Err(Errno::ENODEV);
+        }
+        self.replace(Some(Ring::new(room as usize)?));
+        Ok(())
+    }
+
+    /// Records that a process has the node open, which began before the recording.
+    pub(crate) fn record_open(&self, os: &O, pasid: u16, task: Task) {
+        self.put(os, pasid, DriverEvent::ProcessOpened { task });
+    }
+
+    /// Takes the oldest events out of the ring, as a chunk; a chunk without any is given only if `always`.
+    pub(crate) fn read(&self, hw: &Hw<O>, out: &mut [u8], always: bool) -> Result<usize> {
+        let (head, room) = out.split_at_mut_checked(size_of::<Chunk>()).ok_or(Errno::EINVAL)?;
+        if room.len() < size_of::<Record>() {
+            return Err(Errno::EINVAL);
+        }
+        let (count, lost) = match self.ring.lock().as_mut() {
+            Some(ring) => ring.take(room),
+            None => return Ok(0),
+        };
+        if count == 0 && lost == 0 && !always {
+            return Ok(0);
+        }
+        let Reading { counter, before_ns, after_ns } = read_clocks(hw);
+        let chunk = Chunk {
+            magic: MAGIC,
+            records: count as u32,
+            record_bytes: size_of::<Record>() as u32,
+            lost,
+            counter,
+            before_ns,
+            after_ns,
+            counter_hz: COUNTER_HZ,
+            reserved: 0,
+        };
+        head.copy_from_slice(chunk.as_bytes());
+        Ok(size_of::<Chunk>() + count * size_of::<Record>())
+    }
 }
 
 /// What a record has of an event.
@@ -126,87 +188,28 @@ fn encode(event: DriverEvent) -> (Kind, [u64; 3]) {
     }
 }
 
-impl<O: Os> Device<O> {
-    /// Records an event of a process in the ring, if that is on, and gives it to the operating system's tracer.
-    pub(crate) fn trace(&self, pasid: u16, event: DriverEvent) {
-        let os = self.hw.os();
-        os.trace(pasid, event);
-        if self.trace.is_on() {
-            self.trace.put(os, pasid, event);
+/// Reads the device's counter and the kernel's clock as close together as it can be had.
+fn read_clocks<O: Os>(hw: &Hw<O>) -> Reading {
+    let mut best: Option<Reading> = None;
+    for _ in 0..READINGS {
+        let upper = hw.read::<smuio::GOLDEN_TSC_COUNT_UPPER>().bits();
+        let before_ns = hw.now_ns();
+        let lower = hw.read::<smuio::GOLDEN_TSC_COUNT_LOWER>().bits();
+        let after_ns = hw.now_ns();
+        // The lower half went round between the two.
+        if hw.read::<smuio::GOLDEN_TSC_COUNT_UPPER>().bits() != upper {
+            continue;
+        }
+        let reading = Reading { counter: u64::from(upper) << 32 | u64::from(lower), before_ns, after_ns };
+        let took = |reading: &Reading| reading.after_ns.saturating_sub(reading.before_ns);
+        if best.as_ref().is_none_or(|best| took(&reading) < took(best)) {
+            best = Some(reading);
         }
     }
-
-    /// Records from now on, into a ring with room for so many events; 0 ends that and gives its memory back.
-    pub(crate) fn trace_records(&self, room: u32) -> Result<()> {
-        if room > MAX_RECORDS {
-            return Err(Errno::EINVAL);
-        }
-        if room == 0 {
-            self.trace.replace(None);
-            return Ok(());
-        }
-        if !self.hw.alive() {
-            return Err(Errno::ENODEV);
-        }
-        self.trace.replace(Some(Ring::new(room as usize)?));
-        for process in self.processes() {
-            self.trace.put(self.hw.os(), process.pasid, DriverEvent::ProcessOpened { task: process.opener });
-        }
-        Ok(())
-    }
-
-    /// Takes the oldest events out of the ring, as a chunk; a chunk without any is given only if `always`.
-    pub(crate) fn trace_read(&self, out: &mut [u8], always: bool) -> Result<usize> {
-        let (head, room) = out.split_at_mut_checked(size_of::<Chunk>()).ok_or(Errno::EINVAL)?;
-        if room.len() < size_of::<Record>() {
-            return Err(Errno::EINVAL);
-        }
-        let (count, lost) = match self.trace.ring.lock().as_mut() {
-            Some(ring) => ring.take(room),
-            None => return Ok(0),
-        };
-        if count == 0 && lost == 0 && !always {
-            return Ok(0);
-        }
-        let Reading { counter, before_ns, after_ns } = self.read_clocks();
-        let chunk = Chunk {
-            magic: MAGIC,
-            records: count as u32,
-            record_bytes: size_of::<Record>() as u32,
-            lost,
-            counter,
-            before_ns,
-            after_ns,
-            counter_hz: COUNTER_HZ,
-            reserved: 0,
-        };
-        head.copy_from_slice(chunk.as_bytes());
-        Ok(size_of::<Chunk>() + count * size_of::<Record>())
-    }
-
-    /// Reads the device's counter and the kernel's clock as close together as it can be had.
-    fn read_clocks(&self) -> Reading {
-        let mut best: Option<Reading> = None;
-        for _ in 0..READINGS {
-            let upper = self.hw.read::<smuio::GOLDEN_TSC_COUNT_UPPER>().bits();
-            let before_ns = self.hw.now_ns();
-            let lower = self.hw.read::<smuio::GOLDEN_TSC_COUNT_LOWER>().bits();
-            let after_ns = self.hw.now_ns();
-            // The lower half went round between the two.
-            if self.hw.read::<smuio::GOLDEN_TSC_COUNT_UPPER>().bits() != upper {
-                continue;
-            }
-            let reading = Reading { counter: u64::from(upper) << 32 | u64::from(lower), before_ns, after_ns };
-            let took = |reading: &Reading| reading.after_ns.saturating_sub(reading.before_ns);
-            if best.as_ref().is_none_or(|best| took(&reading) < took(best)) {
-                best = Some(reading);
-            }
-        }
-        best.unwrap_or_else(|| {
-            let before_ns = self.hw.now_ns();
-            Reading { counter: self.clock_counter(), before_ns, after_ns: self.hw.now_ns() }
-        })
-    }
+    best.unwrap_or_else(|| {
+        let before_ns = hw.now_ns();
+        Reading { counter: hw.clock_counter(), before_ns, after_ns: hw.now_ns() }
+    })
 }
 
 #[cfg(test)]

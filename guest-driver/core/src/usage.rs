@@ -31,22 +31,20 @@ pub struct Usage {
     pub gart_pages: usize,
 }
 
-impl<O: Os> Device<O> {
-    pub(crate) fn usage(&self) -> Usage {
-        let processes = self.processes();
-        let queues = processes.iter().map(|process| process.state.lock().queues.len()).sum();
-        let (render_files, render_spaces) = self.processes.lock().render_nodes();
-        Usage {
-            processes: processes.len(),
-            render_files,
-            render_spaces,
-            queues,
-            sdma_queues: self.nodes().iter().map(|node| node.sdma.taken()).sum(),
-            watches: self.watches.load(Ordering::Relaxed).count_ones(),
-            vram: self.vram.size() - self.vram.free_bytes(),
-            gtt: self.gtt_used.load(Ordering::Relaxed),
-            gart_pages: self.gart.mapped_pages(),
-        }
+pub(crate) fn of<O: Os>(device: &Device<O>) -> Usage {
+    let processes = device.processes();
+    let queues = processes.iter().map(|process| process.state.lock().queues.len()).sum();
+    let (render_files, render_spaces) = device.processes.lock().render_nodes();
+    Usage {
+        processes: processes.len(),
+        render_files,
+        render_spaces,
+        queues,
+        sdma_queues: device.nodes().iter().map(|node| node.sdma.taken()).sum(),
+        watches: device.watches.load(Ordering::Relaxed).count_ones(),
+        vram: device.vram.size() - device.vram.free_bytes(),
+        gtt: device.gtt_used.load(Ordering::Relaxed),
+        gart_pages: device.gart.mapped_pages(),
     }
 }
 
@@ -78,13 +76,13 @@ mod tests {
     #[test]
     fn what_a_process_holds_is_counted_until_it_ends() {
         let bench = Bench::new();
-        let before = bench.device.usage();
+        let before = bench.kfd.usage();
         let process = bench.process(7);
-        let during = bench.device.usage();
+        let during = bench.kfd.usage();
         assert_eq!((during.processes, during.queues), (before.processes + 1, 0));
         drop(process);
         bench.end(7);
-        assert_eq!(bench.device.usage(), before);
+        assert_eq!(bench.kfd.usage(), before);
         let text = before.to_string();
         assert!(text.lines().all(|line| line.split(' ').nth(1).unwrap().parse::<u64>().is_ok()), "{text}");
         assert_eq!(text.lines().count(), 9);

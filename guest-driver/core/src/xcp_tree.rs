@@ -45,82 +45,80 @@ fn share(instances: u32, partitions: u32) -> (u32, u32) {
     }
 }
 
-impl<O: Os> Device<O> {
-    /// Cores that can be shared out.
-    ///
-    /// # Errors
-    ///
-    /// `ENOENT` on chips that are not.
-    fn shared_cores(&self) -> Result<u32> {
-        if self.hw.asic().partitions { Ok(self.config.xccs.max(1)) } else { Err(Errno::ENOENT) }
-    }
+/// Cores that can be shared out.
+///
+/// # Errors
+///
+/// `ENOENT` on chips that are not.
+fn shared_cores<O: Os>(device: &Device<O>) -> Result<u32> {
+    if device.hw.asic().partitions { Ok(device.config.xccs.max(1)) } else { Err(Errno::ENOENT) }
+}
 
-    fn shown_mode(&self) -> ComputePartition {
-        let number = self.shown_mode.load(Ordering::Relaxed) as usize;
-        ComputePartition::ALL.get(number).copied().unwrap_or_default()
-    }
+fn shown_mode<O: Os>(device: &Device<O>) -> ComputePartition {
+    let number = device.shown_mode.load(Ordering::Relaxed) as usize;
+    ComputePartition::ALL.get(number).copied().unwrap_or_default()
+}
 
-    /// Reads a file below the tree.
-    pub(crate) fn xcp_read(&self, path: &str) -> Result<String> {
-        let xccs = self.shared_cores()?;
-        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-        match parts[..] {
-            ["supported_xcp_configs"] => {
-                let names: Vec<&str> = ComputePartition::available(xccs).map(|mode| mode.name()).collect();
-                Ok(format!("{}\n", names.join(", ")))
-            }
-            ["xcp_config"] => Ok(format!("{}\n", self.shown_mode())),
-            // All of memory is one partition, which every way can have.
-            ["supported_nps_configs"] => Ok("NPS1\n".to_string()),
-            [resource, file] => {
-                let instances = match resource {
-                    "xcc" => xccs,
-                    "dma" => self.config.sdma_engines,
-                    "dec" | "jpeg" => 0,
-                    _ => return Err(Errno::ENOENT),
-                };
-                let partitions = self.shown_mode().partitions(xccs).unwrap_or(1);
-                let (each, sharing) = share(instances, partitions);
-                match file {
-                    "num_inst" => Ok(format!("{each}\n")),
-                    "num_shared" => Ok(format!("{sharing}\n")),
-                    _ => Err(Errno::ENOENT),
-                }
-            }
-            _ => Err(Errno::ENOENT),
+/// Reads a file below the tree.
+pub(crate) fn read<O: Os>(device: &Device<O>, path: &str) -> Result<String> {
+    let xccs = shared_cores(device)?;
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    match parts[..] {
+        ["supported_xcp_configs"] => {
+            let names: Vec<&str> = ComputePartition::available(xccs).map(|mode| mode.name()).collect();
+            Ok(format!("{}\n", names.join(", ")))
         }
-    }
-
-    /// Lists a directory of the tree; directories end in a slash.
-    pub(crate) fn xcp_list(&self, path: &str) -> Result<Vec<String>> {
-        self.shared_cores()?;
-        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-        match parts[..] {
-            [] => {
-                let files = FILES.iter().map(|file| (*file).to_string());
-                Ok(files.chain(RESOURCES.iter().map(|name| format!("{name}/"))).collect())
+        ["xcp_config"] => Ok(format!("{}\n", shown_mode(device))),
+        // All of memory is one partition, which every way can have.
+        ["supported_nps_configs"] => Ok("NPS1\n".to_string()),
+        [resource, file] => {
+            let instances = match resource {
+                "xcc" => xccs,
+                "dma" => device.config.sdma_engines,
+                "dec" | "jpeg" => 0,
+                _ => return Err(Errno::ENOENT),
+            };
+            let partitions = shown_mode(device).partitions(xccs).unwrap_or(1);
+            let (each, sharing) = share(instances, partitions);
+            match file {
+                "num_inst" => Ok(format!("{each}\n")),
+                "num_shared" => Ok(format!("{sharing}\n")),
+                _ => Err(Errno::ENOENT),
             }
-            [resource] if RESOURCES.contains(&resource) => {
-                Ok(RESOURCE_FILES.iter().map(|file| (*file).to_string()).collect())
-            }
-            _ => Err(Errno::ENOENT),
         }
+        _ => Err(Errno::ENOENT),
     }
+}
 
-    /// Shows what the way that `text` names would give.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for one that these cores do not have; `ENOENT` on chips that are not shared out.
-    pub(crate) fn show_mode(&self, text: &str) -> Result<()> {
-        let xccs = self.shared_cores()?;
-        let mode = mode_named(text)?;
-        if mode.partitions(xccs).is_none() {
-            return Err(Errno::EINVAL);
+/// Lists a directory of the tree; directories end in a slash.
+pub(crate) fn list<O: Os>(device: &Device<O>, path: &str) -> Result<Vec<String>> {
+    shared_cores(device)?;
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    match parts[..] {
+        [] => {
+            let files = FILES.iter().map(|file| (*file).to_string());
+            Ok(files.chain(RESOURCES.iter().map(|name| format!("{name}/"))).collect())
         }
-        self.shown_mode.store(mode as u32, Ordering::Relaxed);
-        Ok(())
+        [resource] if RESOURCES.contains(&resource) => {
+            Ok(RESOURCE_FILES.iter().map(|file| (*file).to_string()).collect())
+        }
+        _ => Err(Errno::ENOENT),
     }
+}
+
+/// Shows what the way that `text` names would give.
+///
+/// # Errors
+///
+/// `EINVAL` for one that these cores do not have; `ENOENT` on chips that are not shared out.
+pub(crate) fn show<O: Os>(device: &Device<O>, text: &str) -> Result<()> {
+    let xccs = shared_cores(device)?;
+    let mode = mode_named(text)?;
+    if mode.partitions(xccs).is_none() {
+        return Err(Errno::EINVAL);
+    }
+    device.shown_mode.store(mode as u32, Ordering::Relaxed);
+    Ok(())
 }
 
 #[cfg(test)]

@@ -32,6 +32,9 @@ const MIRROR_OFFSET: u32 = 512;
 /// IP version of a graphics core: major, minor, revision.
 pub(crate) type GcVersion = (u8, u8, u8);
 
+/// VMIDs of a graphics core.
+pub(crate) const VMIDS: u32 = 16;
+
 /// One kind of GPU.
 pub(crate) struct Asic {
     /// The instruction set's name.

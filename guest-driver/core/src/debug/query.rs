@@ -12,6 +12,7 @@ use crate::errno::{Errno, Result};
 use crate::node::{Node, Nodes};
 use crate::os::Os;
 use crate::process::Process;
+use crate::topology;
 
 /// What has exceptions that a debugger has asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -144,7 +145,7 @@ impl<O: Os> Process<O> {
             array_count: config.xccs.max(1) * config.shader_engines * config.arrays_per_engine,
             simd_arrays_per_engine: config.arrays_per_engine,
             num_xcc: config.xccs,
-            capability: device.capability(),
+            capability: topology::capability(device),
             debug_prop: asic.product.debug_prop,
             capability2: 0,
             pad: 0,

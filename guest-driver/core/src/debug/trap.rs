@@ -16,7 +16,6 @@ use belfry_abi::kfd::debug::{
 };
 use belfry_abi::kfd::queue::KFD_MAX_NUM_OF_QUEUES_PER_PROCESS;
 use belfry_abi::kfd::topology::HSA_CAP_TRAP_DEBUG_PRECISE_MEMORY_OPERATIONS_SUPPORTED;
-use belfry_abi::regs::gc;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use crate::device::Device;
@@ -24,7 +23,7 @@ use crate::errno::{Errno, Result};
 use crate::node::Node;
 use crate::os::{Os, Target};
 use crate::process::{Locked, Phase, Process};
-use crate::request::{LaunchControl, NodeWatch, WATCHES};
+use crate::request::{LaunchControl, NodeWatch};
 
 /// Runs an operation for `debugger`, the calling process.
 ///
@@ -311,36 +310,5 @@ impl<O: Os> Process<O> {
         let result = self.apply_debug(state);
         self.device.watches.fetch_and(!(1 << args.id), Ordering::AcqRel);
         result
-    }
-}
-
-impl<O: Os> Device<O> {
-    /// A watch that no process has.
-    fn take_watch(&self) -> Result<usize> {
-        (0..WATCHES)
-            .find(|id| self.watches.fetch_or(1 << id, Ordering::AcqRel) >> id & 1 == 0)
-            .ok_or(Errno::ENOMEM)
-    }
-
-    /// Gives a process's watches back.
-    pub(super) fn put_watches(&self, watches: &mut [NodeWatch; WATCHES]) {
-        for (id, watch) in watches.iter_mut().enumerate() {
-            if core::mem::take(watch).control != 0 {
-                self.watches.fetch_and(!(1 << id), Ordering::AcqRel);
-            }
-        }
-    }
-
-    /// Writes the address of a watch on each graphics core of a node.
-    fn program_watch(&self, node: &Node, id: usize, address: u64) {
-        let (high, low) = ((address >> 32) as u32 & 0xffff, address as u32);
-        for xcc in self.hw.xccs().skip(node.first_xcc as usize).take(node.config.xccs.max(1) as usize) {
-            match id {
-                0 => (xcc.write(gc::TCP_WATCH0_ADDR_H(high)), xcc.write(gc::TCP_WATCH0_ADDR_L(low))),
-                1 => (xcc.write(gc::TCP_WATCH1_ADDR_H(high)), xcc.write(gc::TCP_WATCH1_ADDR_L(low))),
-                2 => (xcc.write(gc::TCP_WATCH2_ADDR_H(high)), xcc.write(gc::TCP_WATCH2_ADDR_L(low))),
-                _ => (xcc.write(gc::TCP_WATCH3_ADDR_H(high)), xcc.write(gc::TCP_WATCH3_ADDR_L(low))),
-            };
-        }
     }
 }

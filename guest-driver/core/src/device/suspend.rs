@@ -130,7 +130,7 @@ impl<O: Os> Device<O> {
                 state.task
             };
             if let Some(task) = task {
-                self.smi_eviction(process.pasid, &task, QueueEvictionTrigger::Suspend);
+                self.smi.eviction(&self.nodes(), process.pasid, &task, QueueEvictionTrigger::Suspend);
             }
         }
     }
@@ -148,7 +148,7 @@ impl<O: Os> Device<O> {
                 state.task
             };
             if let Some(task) = task {
-                self.smi_restore(process.pasid, &task);
+                self.smi.restore(&self.nodes(), process.pasid, &task);
             }
         }
     }

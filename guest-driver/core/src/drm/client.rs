@@ -15,7 +15,7 @@ use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::fence::{Dependency, Fence, Wanted};
 use crate::hw::log;
-use crate::memory::object::Object;
+use crate::object::Object;
 use crate::os::{Backing, LockRank, LogLevel, Os, PAGE_SIZE, WaitQueue, Work, WorkItem};
 use crate::space::Space;
 use crate::sync::{Guard, Mutex};
@@ -338,7 +338,7 @@ impl<O: Os> Client<O> {
             while let Some(job) = self.next(state, id, over) {
                 any = true;
                 // Before the device can begin: a fault of this work is not earlier.
-                let now = (self.device.clock_counter() & TIMESTAMP).max(1);
+                let now = (self.device.hw.clock_counter() & TIMESTAMP).max(1);
                 let _ = job.begun_at.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
                 let result = self.ensure_ring(state, id).and_then(|()| {
                     let ring = state.lines.get_mut(&id).and_then(|line| line.ring.as_mut());

@@ -13,8 +13,8 @@ use zerocopy::IntoBytes;
 use super::Call;
 use crate::device::Device;
 use crate::errno::{Errno, Result};
-use crate::memory::object::{Memory, Object};
-use crate::memory::{SystemMemory, UserArgs};
+use crate::object::{Memory, Object};
+use crate::object::{SystemMemory, UserArgs};
 use crate::os::{AllocFlags, Backing, Metadata, Os, PAGE_SIZE};
 
 /// Kinds of memory that are built.
@@ -68,7 +68,7 @@ fn allocate<O: Os>(device: &Arc<Device<O>>, args: &GemCreateIn) -> Result<Memory
 /// `EINVAL` for what is not whole pages and for unknown flags, `EACCES` for memory that is written to and that the driver is not
 /// to hear of, `EOVERFLOW` for no bytes and for a range that wraps. With VALIDATE as [`UserRange::populate`].
 ///
-/// [`UserRange::populate`]: crate::memory::object::Object::user
+/// [`UserRange::populate`]: crate::object::Object::user
 pub(super) fn userptr<O: Os>(call: &Call<'_, O>, args: GemUserptrArgs) -> Result<GemUserptrArgs> {
     if !(args.addr | args.size).is_multiple_of(PAGE_SIZE) {
         return Err(Errno::EINVAL);

@@ -114,7 +114,7 @@ pub(crate) fn dispatch<O: Os>(
     match command {
         nr::GEM_CREATE => answer(data, |args| gem::create(call, args)),
         nr::GEM_MMAP => answer(data, |args| gem::mmap(call, args)),
-        nr::INFO => client.device().amdgpu_info(&read::<DrmAmdgpuInfo>(data)?),
+        nr::INFO => info::answer_query(client.device(), &read::<DrmAmdgpuInfo>(data)?),
         nr::GEM_METADATA => answer(data, |args| gem::metadata(call, args)),
         nr::CTX => answer(data, |args| context::change(call, args)),
         nr::BO_LIST => answer(data, |args| bo_list::change(call, &args)),

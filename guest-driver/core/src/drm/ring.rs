@@ -85,7 +85,8 @@ impl<O: Os> Ring<O> {
         let index = if id.kind == AMDGPU_HW_IP_DMA { super::context::COMPUTE_RINGS } else { 0 } + id.ring;
         let va = END_VA + u64::from(index) * STRIDE;
         let buffer = device.gart.allocate(PAGES)?;
-        let mqds = Mqds::new(device, hardware.node(), id.kind == AMDGPU_HW_IP_DMA)?;
+        let mqds =
+            Mqds::new(&device.gart, &device.hw.asic().mqd, hardware.node(), id.kind == AMDGPU_HW_IP_DMA)?;
         device.flush_gart()?;
         let (number, place) = hardware.take_doorbell(device, id)?;
         let doorbell = hardware.doorbell(number);

@@ -23,7 +23,7 @@ use super::ring::Ib;
 use super::{Call, from_user};
 use crate::errno::{Errno, Result};
 use crate::fence::{Dependency, Wanted};
-use crate::memory::object::Object;
+use crate::object::Object;
 use crate::os::{Awaited, Backing, Os, PAGE_SIZE, SyncPoint, SyncTarget};
 
 /// Chunks of a submission.

@@ -22,7 +22,7 @@ use belfry_abi::kfd::drm::{
 use belfry_abi::kfd::memory::AllocFlags;
 
 use super::*;
-use crate::memory::object::Object;
+use crate::object::Object;
 use crate::os::{Awaited, Backing, Change, ProcessKey, SyncExport, SyncPoint, SyncTarget, Work};
 use crate::testing::{Bench, FakeOs, lock, walk};
 
@@ -78,7 +78,7 @@ impl RenderFile for File<'_> {
 
 impl<'a> File<'a> {
     fn open(bench: &'a Bench, id: u64) -> Self {
-        Self { bench, client: bench.device.open_file(id, 0).unwrap(), handles: RefCell::default() }
+        Self { bench, client: bench.kfd.drm_open(id, 0).unwrap(), handles: RefCell::default() }
     }
 
     /// Runs a command; returns what it leaves in its arguments.
@@ -218,7 +218,7 @@ fn files_give_back_all_they_had() {
     }
     let File { client, handles, .. } = file;
     drop(handles);
-    bench.device.close_file(&client);
+    bench.kfd.drm_close(&client);
     drop(client);
     let after = (bench.device.vram.free_bytes(), bench.device.gtt_used.load(Ordering::Relaxed));
     assert_eq!(before, after);
@@ -240,9 +240,9 @@ fn process_and_file_share_one_address_space() {
     let place = walk(&bench.device.hw, root, VA + 4 * PAGE).unwrap().0;
     assert_eq!(place, file.place(handle, 0));
     // Another process does not get it, before this one is gone.
-    let other = bench.device.open_process(ProcessKey(10)).unwrap();
+    let other = bench.kfd.open(ProcessKey(10)).unwrap();
     assert_eq!(other.acquire_vm(other.nodes.first(), 9), Err(Errno::EINVAL));
-    bench.device.exit_process(process.key());
+    bench.kfd.exit(process.key());
     assert_eq!(file.walk(VA), None, "what the process had is gone");
     assert_eq!(file.walk(VA + 4 * PAGE).unwrap().0, place, "what the file has is not");
     other.acquire_vm(other.nodes.first(), 9).unwrap();
@@ -340,9 +340,9 @@ fn requests_are_refused_as_amdgpu_refuses_them() {
 #[test]
 fn file_of_a_partition_that_there_is_not_cannot_be_opened() {
     let bench = Bench::new();
-    assert_eq!(bench.device.open_file(7, 1).err(), Some(Errno::ENOENT));
-    bench.device.open_file(7, 0).unwrap();
-    assert_eq!(bench.device.open_file(7, 0).err(), Some(Errno::EEXIST));
+    assert_eq!(bench.kfd.drm_open(7, 1).err(), Some(Errno::ENOENT));
+    bench.kfd.drm_open(7, 0).unwrap();
+    assert_eq!(bench.kfd.drm_open(7, 0).err(), Some(Errno::EEXIST));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use belfry_abi::kfd::drm::{
 use super::Call;
 use crate::asic::PageRights;
 use crate::errno::{Errno, Result};
-use crate::memory::object::Object;
+use crate::object::Object;
 use crate::os::{Backing, Os, PAGE_SIZE};
 use crate::space::{END_VA, FIRST_VA, Mapping, VA_BITS};
 

@@ -12,7 +12,7 @@ use super::context::RingId;
 use super::{Call, until};
 use crate::errno::{Errno, Result};
 use crate::fence::{Fence, Wanted};
-use crate::memory::object::Object;
+use crate::object::Object;
 use crate::os::Os;
 
 /// Fences of one wait.

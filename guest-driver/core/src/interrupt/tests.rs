@@ -100,7 +100,7 @@ fn consumed_poison_takes_the_queues_of_its_process_off_before_that_is_told() {
     bench.raise(&IhEntry::new(Client::GFX, Source::SDMA_ECC, 0, 8, reader.pasid));
     // A page fault that comes with it says less.
     bench.raise_fault(&reader);
-    while bench.device.interrupt() {}
+    while bench.kfd.interrupt() {}
     assert!(events.iter().all(|&event| !bench.is_set(&reader, event)), "queues stop first");
     bench.os().run_work();
     assert!(events.iter().all(|&event| bench.is_set(&reader, event)));
@@ -124,21 +124,21 @@ fn lines_a_program_causes_are_limited_by_name_and_the_rest_is_counted() {
     for _ in 0..500 {
         bench.raise(&bad_packet);
     }
-    while bench.device.interrupt() {}
+    while bench.kfd.interrupt() {}
     assert_eq!(said("bad packet"), 10);
     // Another kind has its own limit, however much there is of the first.
     bench.raise(&shader_error);
     bench.raise_fault(&process);
-    while bench.device.interrupt() {}
+    while bench.kfd.interrupt() {}
     assert_eq!((said("shader error"), said("memory fault")), (1, 1));
 
     bench.os().advance_clock(4_999_999_999);
     bench.raise(&bad_packet);
-    while bench.device.interrupt() {}
+    while bench.kfd.interrupt() {}
     assert_eq!(said("bad packet"), 10);
     bench.os().advance_clock(1);
     bench.raise(&bad_packet);
-    while bench.device.interrupt() {}
+    while bench.kfd.interrupt() {}
     assert_eq!(said("bad packets: 491 lines suppressed"), 1);
     assert_eq!(said("doorbell and code"), 11);
 }
@@ -168,15 +168,15 @@ fn a_device_that_writes_for_ever_does_not_keep_the_thread_and_loses_nothing() {
         }
     }));
     bench.wptr().store(IH_RING_SIZE - ENTRY_SIZE, Ordering::Release);
-    assert!(bench.device.interrupt(), "there is more");
+    assert!(bench.kfd.interrupt(), "there is more");
     assert!(taken.load(Ordering::Relaxed) <= RING_ENTRIES, "{taken:?} entries in one pass");
-    while bench.device.interrupt() {}
+    while bench.kfd.interrupt() {}
     let taken = taken.load(Ordering::Relaxed);
     assert!(taken >= FLOOD);
     assert_eq!(bench.device.processes.lock().unhandled(), u64::from(taken));
     // What comes after it is seen like anything else.
     *lock(&bench.os().on_write) = None;
     bench.raise_signal(&process, signal);
-    assert!(!bench.device.interrupt());
+    assert!(!bench.kfd.interrupt());
     assert!(bench.is_set(&process, signal));
 }

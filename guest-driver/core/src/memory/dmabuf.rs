@@ -8,31 +8,11 @@ use alloc::sync::Arc;
 use belfry_abi::kfd::aperture::GPUVM_LIMIT;
 use belfry_abi::kfd::memory::{ExportDmabufArgs, GetDmabufInfoArgs, ImportDmabufArgs};
 
-use super::{Bo, BoKind};
+use crate::bo::{Bo, BoKind, Imported};
 use crate::device::Device;
 use crate::errno::{Errno, Result};
-use crate::os::{AllocFlags, Backing, BoPage, DmaBuf, Os};
+use crate::os::{AllocFlags, DmaBuf, Os};
 use crate::process::Process;
-
-/// Memory of a DMA-buf behind a buffer object.
-pub(crate) struct Imported<O: Os> {
-    dmabuf: Arc<O::DmaBuf>,
-    backing: Arc<dyn Backing>,
-}
-
-impl<O: Os> Imported<O> {
-    pub(super) fn backing(&self) -> &dyn Backing {
-        &*self.backing
-    }
-
-    /// The bus address of page `page`, if it is in system memory.
-    pub(super) fn bus(&self, page: usize) -> Option<u64> {
-        match self.backing.page(page as u64) {
-            Some(BoPage::System { bus, .. }) => Some(bus),
-            _ => None,
-        }
-    }
-}
 
 impl<O: Os> Process<O> {
     /// EXPORT_DMABUF.

@@ -8,13 +8,13 @@ use core::ops::Range;
 
 use belfry_abi::kfd::smi::EventKind;
 
-use super::spaces::{Acquired, Spaces};
 use super::{Phase, Process, State};
+use crate::bo::Bo;
 use crate::errno::{Errno, Result};
-use crate::memory::Bo;
 use crate::node::Node;
 use crate::os::{DrmFile as _, Os};
 use crate::space::Space;
+use crate::spaces::{Acquired, Spaces};
 use crate::svm::Svm;
 
 impl<O: Os> Process<O> {
@@ -49,7 +49,7 @@ impl<O: Os> Process<O> {
             let task = device.hw.os().task();
             state.task = Some(task);
             drop(state);
-            device.smi_process(EventKind::ProcessStart, &task);
+            device.smi.process(EventKind::ProcessStart, &task);
             return Ok(());
         }
         let known = state.svm.ranges_of(node);

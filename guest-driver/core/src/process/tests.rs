@@ -99,8 +99,8 @@ fn queues_stop_before_pages_go_however_a_process_ends() {
         let process = with_queue(&bench, 1);
         assert_eq!(trace(&bench), ["add"]);
         match end {
-            "exit" => bench.device.exit_process(process.key()),
-            "last close" => bench.device.close_process(&process),
+            "exit" => bench.kfd.exit(process.key()),
+            "last close" => bench.kfd.close(&process),
             _ => bench.device.remove_processes(),
         }
         let mut gone = trace(&bench);
@@ -117,9 +117,9 @@ fn a_queue_that_does_not_stop_keeps_its_pages_when_the_device_cannot_be_reset() 
     let bystander = with_queue(&bench, 2);
     // Nobody answers, and the function has no reset here.
     *lock(&bench.os().scheduler) = None;
-    bench.device.exit_process(process.key());
+    bench.kfd.exit(process.key());
     assert!(bench.device.wedged());
-    bench.device.exit_process(bystander.key());
+    bench.kfd.exit(bystander.key());
     assert_eq!(trace(&bench), ["add", "add"], "pages went although their queues may run");
 }
 
@@ -154,7 +154,7 @@ fn the_end_of_an_address_space_leaves_its_memory_to_its_queues() {
     }
     assert!(process.state.lock().bos.values().all(|bo| bo.is_mapped()), "the queue would fault");
     assert!(lock(&bench.os().log).iter().all(|line| !line.contains("user memory")));
-    bench.device.exit_process(process.key());
+    bench.kfd.exit(process.key());
     assert_eq!(trace(&bench)[..2], ["add", "remove"]);
 }
 
@@ -223,7 +223,7 @@ fn a_process_that_is_gone_takes_no_event_that_somebody_could_wait_for() {
     let bench = Bench::new();
     let process = bench.process(1);
     let page = bench.memory(&process, 0x5000_0000, 8 * PAGE_SIZE, AllocFlags::GTT);
-    bench.device.exit_process(process.key());
+    bench.kfd.exit(process.key());
     let mut args = CreateEventArgs::default();
     assert_eq!(process.events.create(&mut args), Err(Errno::ENODEV));
     assert!(process.set_signal_page(page).is_err());
@@ -257,7 +257,7 @@ fn process_is_shown_with_its_queues_memory_and_events_but_no_more_than_a_few() {
         assert!(text.contains(part), "{part} is not in {text}");
     }
     assert!(!text.contains("305419896") && !text.contains("12345678"), "the key is an address of the kernel");
-    bench.device.exit_process(process.key());
+    bench.kfd.exit(process.key());
     let text = format!("{process:?}");
     assert!(text.contains("phase: Dead, spaces: {}, queues: {}"), "{text}");
 }

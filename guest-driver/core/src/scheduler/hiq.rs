@@ -20,7 +20,7 @@ use crate::hw::Hw;
 use crate::kiq::{self, Kiq};
 use crate::node::Nodes;
 use crate::os::Os;
-use crate::request::{LaunchControl, QueueRequest, ShaderDebugger};
+use crate::request::{QueueRequest, ShaderDebugger};
 use crate::scheduler::Scheduler;
 use partition::Partition;
 

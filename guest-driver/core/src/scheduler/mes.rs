@@ -11,8 +11,7 @@ use belfry_abi::mes::{ApiStatus, FRAME_SIZE};
 use belfry_abi::regs::{Ip, gc};
 use zerocopy::{IntoBytes, transmute};
 
-use crate::asic::{MesFirmware, MesFrames};
-use crate::device::VMIDS;
+use crate::asic::{MesFirmware, MesFrames, VMIDS};
 use crate::errno::{Errno, Result};
 use crate::gart::{Gart, KernelBuffer};
 use crate::hw::{Hw, log};

@@ -9,7 +9,7 @@ use crate::testing::{Bench, lock};
 const ALL: u64 = u64::MAX;
 
 fn open(bench: &Bench, mask: u64) -> usize {
-    let fd = bench.device.smi_open(1, 0).unwrap();
+    let fd = bench.device.smi.open(1, 0).unwrap();
     let index = fd as usize - 1;
     assert_eq!(lock(&bench.os().smi)[index].write(&mask.to_le_bytes()), Ok(8));
     index
@@ -28,9 +28,9 @@ fn fault_of_a_process_is_a_line_for_those_who_chose_faults() {
     let process = bench.process(1);
     let faults = open(&bench, EventKind::VmFault.mask());
     let resets = open(&bench, EventKind::GpuPreReset.mask() | EventKind::GpuPostReset.mask());
-    let nothing = bench.device.smi_open(1, 0).unwrap() as usize - 1;
+    let nothing = bench.device.smi.open(1, 0).unwrap() as usize - 1;
     bench.raise_fault(&process);
-    assert!(!bench.device.interrupt());
+    assert!(!bench.kfd.interrupt());
     assert_eq!(read(&bench, faults, 96), Err(Errno::EAGAIN), "the interrupt thread raises no event");
     bench.os().run_work();
     assert!(lock(&bench.os().smi)[faults].ready());
@@ -53,9 +53,9 @@ fn processes_begin_with_their_address_space_and_end_once() {
     assert_eq!(read(&bench, client, 96).unwrap(), "d 1f3 a program\n");
     assert_eq!(read(&bench, client, 96), Err(Errno::EAGAIN));
     // A process that has no address space is none that anybody hears of.
-    let other = bench.device.open_process(crate::os::ProcessKey(2)).unwrap();
+    let other = bench.kfd.open(crate::os::ProcessKey(2)).unwrap();
     bench.raise_fault(&other);
-    let _ = bench.device.interrupt();
+    let _ = bench.kfd.interrupt();
     bench.os().run_work();
     other.tear_down();
     assert_eq!(read(&bench, client, 96), Err(Errno::EAGAIN));
@@ -66,8 +66,8 @@ fn resets_are_numbered() {
     let bench = Bench::new();
     let client = open(&bench, ALL);
     for _ in 0..2 {
-        bench.device.smi_pre_reset();
-        bench.device.smi_post_reset();
+        bench.device.smi.pre_reset();
+        bench.device.smi.post_reset();
     }
     assert_eq!(read(&bench, client, 96).unwrap(), "3 1 MES hang\n4 1 MES hang\n3 2 MES hang\n4 2 MES hang\n");
 }
@@ -78,12 +78,12 @@ fn lines_that_do_not_fit_are_dropped_whole() {
     let client = open(&bench, ALL);
     let line = "1 1f3:a program\n";
     for _ in 0..200 {
-        bench.device.smi_fault(&bench.os().task());
+        bench.device.smi.fault(&bench.os().task());
     }
     // A short line still fits behind the last long one that did.
     let full = read(&bench, client, 4096).unwrap();
     assert_eq!(full, line.repeat(FIFO_SIZE / line.len()));
-    bench.device.smi_fault(&bench.os().task());
+    bench.device.smi.fault(&bench.os().task());
     assert_eq!(read(&bench, client, 7).unwrap(), "1 1f3:a", "a reader takes what it has room for");
     assert_eq!(read(&bench, client, 4096).unwrap(), " program\n");
     assert_eq!(read(&bench, client, 4096), Err(Errno::EAGAIN));
@@ -92,7 +92,7 @@ fn lines_that_do_not_fit_are_dropped_whole() {
 #[test]
 fn masks_are_taken_as_linux_takes_them() {
     let bench = Bench::new();
-    let client = bench.device.smi_open(1, 0).unwrap() as usize - 1;
+    let client = bench.device.smi.open(1, 0).unwrap() as usize - 1;
     for (bytes, expected) in [
         (&[0u8; 0][..], Err(Errno::EFAULT)),
         (&[0xff; 1], Err(Errno::EFAULT)),
@@ -103,7 +103,7 @@ fn masks_are_taken_as_linux_takes_them() {
         assert_eq!(lock(&bench.os().smi)[client].write(bytes), expected, "{} bytes", bytes.len());
     }
     // The last mask holds.
-    bench.device.smi_pre_reset();
+    bench.device.smi.pre_reset();
     assert_eq!(read(&bench, client, 96), Err(Errno::EAGAIN));
 }
 
@@ -114,9 +114,9 @@ fn closed_descriptors_are_forgotten() {
         open(&bench, ALL);
         lock(&bench.os().smi).clear();
     }
-    assert_eq!(bench.device.smi.lock().open.len(), 1);
-    bench.device.smi_pre_reset();
-    assert!(bench.device.smi.lock().open.is_empty());
+    assert_eq!(bench.device.smi.clients.lock().open.len(), 1);
+    bench.device.smi.pre_reset();
+    assert!(bench.device.smi.clients.lock().open.is_empty());
     assert_eq!(bench.os().woken.load(Ordering::Relaxed), 0);
 }
 

@@ -137,6 +137,11 @@ pub(crate) fn change_mapping(list: &[SvmAttribute]) -> bool {
 }
 
 impl Attributes {
+    /// Returns where a range is to move and where it should be: its prefetch location, and its preferred one.
+    pub(crate) fn locations(&self) -> (u32, u32) {
+        (self.prefetch, self.preferred)
+    }
+
     /// Sets attributes that were checked, one after the other.
     pub(crate) fn apply(&mut self, list: &[SvmAttribute]) {
         for &SvmAttribute { kind, value } in list {

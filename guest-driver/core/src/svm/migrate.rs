@@ -101,7 +101,14 @@ impl<O: Os> Process<O> {
             let Ok(Some(area)) = self.device.hw.os().user_area(self.key(), at) else { break };
             let area = at..area.end.max(at + PAGE_SIZE).min(end);
             let Migration { attributes, task, trigger, .. } = migration;
-            self.device.smi_migrate_start(self.pasid, task, &area, (from, to), attributes, *trigger);
+            self.device.smi.migrate_start(
+                self.pasid,
+                task,
+                &area,
+                (from, to),
+                attributes.locations(),
+                *trigger,
+            );
             let mut enough = false;
             while at < area.end && !enough {
                 let part = at..(at / CHUNK * CHUNK).saturating_add(CHUNK).min(area.end);
@@ -110,7 +117,7 @@ impl<O: Os> Process<O> {
                 moved += result.unwrap_or(0);
                 enough = stop || result.is_err();
             }
-            self.device.smi_migrate_end(self.pasid, task, &area, (from, to), *trigger);
+            self.device.smi.migrate_end(self.pasid, task, &area, (from, to), *trigger);
             if enough {
                 break;
             }
@@ -129,8 +136,8 @@ impl<O: Os> Process<O> {
         let piece = va & !(size - 1);
         let range = piece.max(start)..piece.saturating_add(size).min(one.end);
         let places = (u32::from(self.nodes.first().gpu_id), KFD_IOCTL_SVM_LOCATION_SYSMEM);
-        let (attributes, trigger) = (one.attributes, MigrateTrigger::PagefaultCpu);
-        self.device.smi_migrate_start(self.pasid, &state.task?, &range, places, &attributes, trigger);
+        let (locations, trigger) = (one.attributes.locations(), MigrateTrigger::PagefaultCpu);
+        self.device.smi.migrate_start(self.pasid, &state.task?, &range, places, locations, trigger);
         Some(range)
     }
 
@@ -138,7 +145,7 @@ impl<O: Os> Process<O> {
     pub(crate) fn svm_touched_end(&self, range: &Range<u64>) {
         let Some(task) = self.state.lock().task else { return };
         let places = (u32::from(self.nodes.first().gpu_id), KFD_IOCTL_SVM_LOCATION_SYSMEM);
-        self.device.smi_migrate_end(self.pasid, &task, range, places, MigrateTrigger::PagefaultCpu);
+        self.device.smi.migrate_end(self.pasid, &task, range, places, MigrateTrigger::PagefaultCpu);
     }
 
     /// Notes that pages of ranges are in VRAM, or that none is.

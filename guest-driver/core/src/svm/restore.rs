@@ -153,7 +153,7 @@ impl<O: Os> Process<O> {
         self.device.uncharge_gtt(bytes);
         if let Some(task) = state.task {
             for (start, part) in &gone {
-                self.device.smi_unmap(self.pasid, &task, *start..part.end);
+                self.device.smi.unmap(&self.device.nodes(), self.pasid, &task, *start..part.end);
             }
         }
         gone.append(&mut state.svm.watched.take(range));
@@ -239,7 +239,7 @@ impl<O: Os> Process<O> {
         state.svm.quiesced = true;
         self.suspend_all(state);
         if let Some(task) = state.task {
-            self.device.smi_eviction(self.pasid, &task, QueueEvictionTrigger::Svm);
+            self.device.smi.eviction(&self.device.nodes(), self.pasid, &task, QueueEvictionTrigger::Svm);
         }
     }
 
@@ -250,7 +250,7 @@ impl<O: Os> Process<O> {
         }
         self.resume_all(state);
         if let Some(task) = state.task {
-            self.device.smi_restore(self.pasid, &task);
+            self.device.smi.restore(&self.device.nodes(), self.pasid, &task);
         }
     }
 }

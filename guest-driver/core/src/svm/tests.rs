@@ -297,7 +297,7 @@ fn unmapped_memory_leaves_the_gpu_and_its_neighbours_stay() {
     assert_eq!(*lock(&bench.os().trace), ["unpin"]);
     assert_eq!(get(&process, VA + 2 * PAGE, PAGE, &[access(&bench)]).unwrap(), [access(&bench)]);
     assert_eq!(bench.os().run_work(), 0, "nothing had to rest");
-    bench.device.exit_process(process.key());
+    bench.kfd.exit(process.key());
     assert_eq!(bench.device.gtt_used.load(Ordering::Relaxed), used);
     assert_eq!(*lock(&bench.os().trace), ["unpin"; 3]);
 }
@@ -325,8 +325,8 @@ fn queue_steps(bench: &Bench) -> Vec<&'static str> {
 fn queues_rest_while_memory_changes_and_go_on_when_it_is_mapped_anew() {
     let bench = Bench::new();
     let (process, ..) = with_queue(&bench);
-    let client = bench.device.smi_open(process.pasid(), 0).unwrap() as usize - 1;
-    let stranger = bench.device.smi_open(process.pasid() + 1, 0).unwrap() as usize - 1;
+    let client = bench.device.smi.open(process.pasid(), 0).unwrap() as usize - 1;
+    let stranger = bench.device.smi.open(process.pasid() + 1, 0).unwrap() as usize - 1;
     let clients = lock(&bench.os().smi).clone();
     for client in [client, stranger] {
         clients[client].write(&u64::MAX.to_le_bytes()).unwrap();
@@ -381,7 +381,7 @@ fn queues_rest_until_memory_can_be_mapped_again() {
     assert_eq!(queue_steps(&bench), ["add", "remove", "add"]);
     assert!(page(&bench, &process, VA).is_some());
     assert!(page(&bench, &process, VA + PAGE).is_none(), "it had gone meanwhile");
-    bench.device.exit_process(process.key());
+    bench.kfd.exit(process.key());
     tell(&bench, VA, VA + PAGE, false);
     tell(&bench, VA, VA + PAGE, true);
     assert_eq!(bench.os().run_work(), 0, "the process is gone");

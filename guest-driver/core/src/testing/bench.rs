@@ -13,11 +13,12 @@ use belfry_abi::kfd::memory::{AllocFlags, AllocMemoryOfGpuArgs};
 use super::scheduler::FakeScheduler;
 use super::{FakeOs, lock, registers};
 use crate::asic;
+use crate::bo::BoKind;
 use crate::config::Config;
 use crate::device::Device;
 use crate::gart::quad;
 use crate::hw::Hw;
-use crate::memory::BoKind;
+use crate::kfd::Kfd;
 use crate::os::ProcessKey;
 use crate::process::Process;
 
@@ -25,6 +26,7 @@ const VRAM: usize = 8 << 20;
 
 pub(crate) struct Bench {
     pub(crate) device: Arc<Device<FakeOs>>,
+    pub(crate) kfd: Kfd<FakeOs>,
     /// Addresses of the interrupt ring and of its write pointer.
     ring: usize,
     wptr: usize,
@@ -45,7 +47,7 @@ impl Bench {
         };
         let (ring_address, size) = device.scheduler_ring();
         *lock(&device.hw.os().scheduler) = Some(FakeScheduler { ring: ring_address, size, taken: 0 });
-        Self { device, ring, wptr }
+        Self { kfd: Kfd::of(device.clone()), device, ring, wptr }
     }
 
     pub(crate) fn os(&self) -> &FakeOs {
@@ -54,17 +56,17 @@ impl Bench {
 
     /// A process with its GPU address space acquired.
     pub(crate) fn process(&self, key: u64) -> Arc<Process<FakeOs>> {
-        let process = self.device.open_process(ProcessKey(key)).unwrap();
+        let process = self.kfd.open(ProcessKey(key)).unwrap();
         // The file's identity is its descriptor.
-        self.device.open_file(key, 0).unwrap();
+        self.kfd.drm_open(key, 0).unwrap();
         process.acquire_vm(process.nodes.first(), key as i32).unwrap();
         process
     }
 
     /// Ends a process and closes its file.
     pub(crate) fn end(&self, key: u64) {
-        self.device.exit_process(ProcessKey(key));
-        self.device.close_file(&self.device.client(key).unwrap());
+        self.kfd.exit(ProcessKey(key));
+        self.kfd.drm_close(&self.device.client(key).unwrap());
     }
 
     /// Allocates and maps memory; returns its handle.

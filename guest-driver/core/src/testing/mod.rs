@@ -72,7 +72,7 @@ pub(crate) const OWN_REGISTERS: u64 = 0xd8_0000_0000;
 pub(crate) const FD_END: i32 = 8;
 
 /// Bytes of the interrupt ring.
-pub(crate) const IH_RING_SIZE: u32 = crate::interrupt::RING_SIZE;
+pub(crate) const IH_RING_SIZE: u32 = crate::ih::RING_SIZE;
 
 /// What a test is told, in order.
 pub(crate) type Trace = Arc<Mutex<Vec<&'static str>>>;

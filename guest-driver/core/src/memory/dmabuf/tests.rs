@@ -185,7 +185,7 @@ fn what_is_no_memory_of_the_driver_is_refused() {
         ..Default::default()
     };
     assert_eq!(process.import_dmabuf(&mut args), Err(Errno::EINVAL));
-    let without_vm = bench.device.open_process(ProcessKey(2)).unwrap();
+    let without_vm = bench.kfd.open(ProcessKey(2)).unwrap();
     assert_eq!(import(&bench, &without_vm, fd), Err(Errno::ENODEV));
 
     // An address that cannot be mapped is refused when it is mapped, as for any buffer object.

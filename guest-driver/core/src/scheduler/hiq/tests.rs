@@ -19,7 +19,7 @@ use crate::config::Config;
 use crate::gart::GART_START;
 use crate::os::{DeviceInfo, PAGE_SIZE};
 use crate::registers::RegisterMap;
-use crate::request::{NodeWatch, SdmaPlace};
+use crate::request::{LaunchControl, NodeWatch, SdmaPlace};
 use crate::testing::{FakeOs, lock};
 
 const VRAM: usize = 8 << 20;

@@ -60,7 +60,7 @@ fn pages_that_are_about_to_go_leave_the_gpu_and_the_ranges_and_their_mirrors_go_
     assert_eq!(queue_steps(&bench), ["add", "remove"]);
     tell_before(&bench, 0, u64::MAX, true);
     assert_eq!(shown(&process), []);
-    bench.device.exit_process(process.key());
+    bench.kfd.exit(process.key());
     assert_eq!(bench.os().run_work(), 1);
     assert_eq!(queue_steps(&bench), ["add", "remove"], "it does not come back");
 }
@@ -79,7 +79,7 @@ fn queues_of_an_address_space_that_goes_do_not_come_back_before_the_process_is_t
     tell_before(&bench, VA, VA + 2 * PAGE, true);
     bench.os().run_work();
     assert_eq!(queue_steps(&bench), ["add", "remove"], "a queue runs whose pages are gone");
-    bench.device.exit_process(process.key());
+    bench.kfd.exit(process.key());
     assert_eq!(queue_steps(&bench), ["add", "remove"]);
 }
 

@@ -78,7 +78,7 @@ fn memory_that_the_gpu_does_not_reach_moves_as_well_and_preferences_move_nothing
 fn events_tell_where_memory_moves_and_why() {
     let bench = Bench::new();
     let process = bench.process(1);
-    let fd = bench.device.smi_open(process.pasid(), 0).unwrap() as usize - 1;
+    let fd = bench.device.smi.open(process.pasid(), 0).unwrap() as usize - 1;
     let client = lock(&bench.os().smi)[fd].clone();
     client.write(&0x30u64.to_le_bytes()).unwrap();
     let said = || {

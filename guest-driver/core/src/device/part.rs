@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::device::Device;
+use super::Device;
 use crate::errno::Result;
 use crate::node::{Node, Nodes};
 use crate::os::{Os, PAGE_SIZE};
@@ -15,7 +15,7 @@ impl<O: Os> Device<O> {
     }
 
     /// Takes bytes from the part of a node, where it has one.
-    pub(super) fn charge_vram(&self, nodes: &Nodes, node: &Node, bytes: u64) -> Result<Option<VramCharge>> {
+    pub(crate) fn charge_vram(&self, nodes: &Nodes, node: &Node, bytes: u64) -> Result<Option<VramCharge>> {
         let limit = self.vram_of_node(nodes);
         let charge = (nodes.count() > 1).then(|| VramCharge::new(&node.vram_used, bytes, limit));
         charge.transpose()

@@ -1,4 +1,6 @@
-//! Memory as a GEM object: with how it was made, and what programs have attached to it (`amdgpu_object.c`).
+//! Memory of buffer objects, and memory as a GEM object: with how it was made, and what programs have attached to it (`amdgpu_object.c`).
+
+mod user;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -7,18 +9,77 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use belfry_abi::kfd::drm::{AMDGPU_GEM_DOMAIN_GTT, AMDGPU_GEM_DOMAIN_VRAM, GemCreateFlags, GemCreateIn};
 
-use super::SystemMemory;
-use super::user::{UserArgs, UserRange};
 use crate::device::Device;
 use crate::drm::Client;
 use crate::errno::{Errno, Result};
 use crate::fence::{Dependency, Fence};
 use crate::gart::quad;
-use crate::os::{AllocFlags, Backing, BoPage, LockRank, Metadata, Os, PAGE_SIZE, SharedMetadata};
+use crate::os::{
+    AllocFlags, Backing, BoPage, LockRank, Metadata, Os, PAGE_SIZE, SharedMetadata, SystemPages, UserPin,
+};
 use crate::sync::Mutex;
 use crate::vram::VramMemory;
 
-/// Where what programs attach is.
+pub(crate) use user::{UserArgs, UserRange};
+
+/// System memory of the driver's own behind a buffer object.
+pub(crate) struct SystemMemory<O: Os> {
+    device: Arc<Device<O>>,
+    pages: O::Pages,
+}
+
+impl<O: Os> SystemMemory<O> {
+    pub(crate) fn allocate(device: &Arc<Device<O>>, size: u64) -> Result<Self> {
+        device.charge_gtt(size)?;
+        match device.hw.os().pages_alloc((size / PAGE_SIZE) as usize) {
+            Ok(pages) => Ok(Self { device: device.clone(), pages }),
+            Err(error) => {
+                device.uncharge_gtt(size);
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) fn pages(&self) -> &O::Pages {
+        &self.pages
+    }
+}
+
+impl<O: Os> Backing for SystemMemory<O> {
+    fn size(&self) -> u64 {
+        self.pages.count() as u64 * PAGE_SIZE
+    }
+
+    fn flags(&self) -> AllocFlags {
+        AllocFlags::GTT
+    }
+
+    fn page(&self, index: u64) -> Option<BoPage> {
+        let index = usize::try_from(index).ok().filter(|&index| index < self.pages.count())?;
+        let cpu = self.pages.cpu().as_ptr() as usize + index * PAGE_SIZE as usize;
+        Some(BoPage::System { cpu, bus: self.pages.bus(index) })
+    }
+}
+
+impl<O: Os> Drop for SystemMemory<O> {
+    fn drop(&mut self) {
+        self.device.uncharge_gtt(self.pages.count() as u64 * PAGE_SIZE);
+    }
+}
+
+/// The caller's own memory, pinned, and charged like system memory.
+pub(crate) struct UserMemory<O: Os> {
+    pub(crate) device: Arc<Device<O>>,
+    pub(crate) pin: O::Pin,
+}
+
+impl<O: Os> Drop for UserMemory<O> {
+    fn drop(&mut self) {
+        self.device.uncharge_gtt(self.pin.count() as u64 * PAGE_SIZE);
+    }
+}
+
+/// A place for what programs attach.
 enum Attached {
     /// Here.
     Own(Metadata),

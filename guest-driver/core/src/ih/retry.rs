@@ -8,14 +8,13 @@ use alloc::sync::Arc;
 use belfry_abi::ih::{ENTRY_SIZE, IhEntry};
 use belfry_abi::regs::Register;
 use belfry_abi::regs::gfx9::osssys::{
-    IH_DOORBELL_RETRY_CAM, IH_DOORBELL_RPTR_RING1, IH_RB_BASE_HI_RING1, IH_RB_BASE_RING1, IH_RETRY_CAM_ACK,
+    IH_DOORBELL_RETRY_CAM, IH_DOORBELL_RPTR_RING1, IH_RB_BASE_HI_RING1, IH_RB_BASE_RING1,
     IH_RETRY_INT_CAM_CNTL,
 };
 use belfry_abi::regs::osssys::{IH_RB_CNTL, IH_RB_CNTL_RING1, IH_RB_RPTR_RING1, IH_RB_WPTR_RING1};
 use zerocopy::IntoBytes;
 
-use super::{BATCH, BATCHES};
-use crate::device::Device;
+use super::BATCH;
 use crate::errno::Result;
 use crate::gart::{Gart, KernelBuffer};
 use crate::hw::Hw;
@@ -72,7 +71,7 @@ impl<O: Os> RetryRing<O> {
     }
 
     /// Takes up to a batch of entries; returns how many.
-    fn take(&mut self, entries: &mut [IhEntry; BATCH]) -> usize {
+    pub(super) fn take(&mut self, entries: &mut [IhEntry; BATCH]) -> usize {
         let wptr = self.hw.read::<IH_RB_WPTR_RING1>().bits() & !(ENTRY_SIZE - 1) & (RING_SIZE - 1);
         let mut count = 0;
         for entry in entries {
@@ -87,29 +86,5 @@ impl<O: Os> RetryRing<O> {
             self.hw.write(IH_RB_RPTR_RING1(self.rptr));
         }
         count
-    }
-}
-
-impl<O: Os> Device<O> {
-    /// Handles what is in ring 1.
-    pub(super) fn retry_interrupts(&self) {
-        let mut entries = [IhEntry::default(); BATCH];
-        for _ in 0..BATCHES {
-            let count = match self.ih.lock().as_mut().and_then(|ring| ring.retry.as_mut()) {
-                Some(ring) => ring.take(&mut entries),
-                None => return,
-            };
-            if count == 0 {
-                return;
-            }
-            for entry in &entries[..count] {
-                self.handle(entry);
-            }
-        }
-    }
-
-    /// Gives an entry of the filter back: it may tell of the page again.
-    pub(crate) fn retried(&self, told: u32) {
-        self.hw.write(IH_RETRY_CAM_ACK(told));
     }
 }

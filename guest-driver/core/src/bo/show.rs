@@ -9,7 +9,7 @@ impl<O: Os> fmt::Debug for BoKind<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Vram(memory) => write!(f, "VRAM in {} extents", memory.extents().len()),
-            Self::System(memory) => write!(f, "system memory, {} pages", memory.pages.count()),
+            Self::System(memory) => write!(f, "system memory, {} pages", memory.pages().count()),
             Self::User(memory) => write!(f, "user memory, {} pages pinned", memory.pin.count()),
             Self::Imported(memory) => write!(f, "{} bytes of a DMA-buf", memory.backing().size()),
             Self::Doorbell(_) => f.write_str("doorbells"),

@@ -6,8 +6,7 @@
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use super::UserMemory;
-use super::object::Object;
+use super::{Object, UserMemory};
 use crate::drm::Client;
 use crate::errno::{Errno, Result};
 use crate::fence::Wanted;

@@ -1,0 +1,103 @@
+//! Buffer objects of KFD, with their places in page tables (`amdgpu_amdkfd_gpuvm.c`).
+
+mod imported;
+mod map;
+mod show;
+
+use alloc::sync::Arc;
+
+use crate::asic::PageRights;
+use crate::node::Node;
+use crate::object::{SystemMemory, UserMemory};
+use crate::os::{AllocFlags, Os, SystemPages, UserPin};
+use crate::space::SpaceState;
+use crate::vram::VramMemory;
+
+pub(crate) use imported::Imported;
+
+/// What a buffer object is made of.
+pub(crate) enum BoKind<O: Os> {
+    Vram(Arc<VramMemory<O>>),
+    System(Arc<SystemMemory<O>>),
+    User(Arc<UserMemory<O>>),
+    /// Memory of a DMA-buf.
+    Imported(Arc<Imported<O>>),
+    /// The process's doorbells, at this address on the bus.
+    Doorbell(u64),
+    /// The flush page, at this address on the bus.
+    MmioRemap(u64),
+}
+
+/// A buffer object.
+pub(crate) struct Bo<O: Os> {
+    /// Number of the node it was made for, which its handle names.
+    pub(crate) node: u32,
+    pub(crate) kind: BoKind<O>,
+    pub(crate) va: u64,
+    /// Bytes, a multiple of the page size.
+    pub(crate) size: u64,
+    pub(crate) flags: AllocFlags,
+    /// Nodes it is mapped for, one bit each. It is in the page tables of each of them.
+    pub(crate) mapped_on: u32,
+    /// Queues that use it; it stays mapped meanwhile.
+    pub(crate) queues: u32,
+    /// Last, so that what can be mapped goes after what was mapped.
+    pub(crate) gem: Option<O::Gem>,
+}
+
+impl<O: Os> Bo<O> {
+    /// A buffer object that is not mapped: its address, and its bytes.
+    pub(crate) fn new(node: &Node, kind: BoKind<O>, (va, size): (u64, u64), flags: AllocFlags) -> Self {
+        Self { node: node.number, kind, va, size, flags, mapped_on: 0, queues: 0, gem: None }
+    }
+
+    /// Whether it is in the page tables.
+    pub(crate) fn is_mapped(&self) -> bool {
+        self.mapped_on != 0
+    }
+
+    fn rights(&self) -> PageRights {
+        let coherent = AllocFlags::COHERENT | AllocFlags::UNCACHED | AllocFlags::EXT_COHERENT;
+        PageRights {
+            readable: true,
+            writable: self.flags.contains(AllocFlags::WRITABLE),
+            executable: self.flags.contains(AllocFlags::EXECUTABLE),
+            system: !matches!(self.kind, BoKind::Vram(_) | BoKind::Imported(_)),
+            uncached: self.flags.intersects(coherent),
+        }
+    }
+
+    /// The bus address of page `page`, if it is in system memory.
+    pub(crate) fn bus(&self, page: usize) -> Option<u64> {
+        match &self.kind {
+            BoKind::System(memory) if page < memory.pages().count() => Some(memory.pages().bus(page)),
+            BoKind::User(memory) if page < memory.pin.count() => Some(memory.pin.bus(page)),
+            BoKind::Imported(memory) => memory.bus(page),
+            _ => None,
+        }
+    }
+
+    /// Clears the page tables of a mapped buffer object; the caller flushes.
+    pub(crate) fn unmap_from(&self, tables: &mut SpaceState<O>) {
+        tables.vm.unmap(self.va, self.size);
+    }
+
+    /// What keeps the memory in place while a queue uses it.
+    pub(crate) fn hold(&self) -> Option<Hold<O>> {
+        match &self.kind {
+            BoKind::Vram(memory) => Some(Hold::Vram { _memory: memory.clone() }),
+            BoKind::System(memory) => Some(Hold::System { _memory: memory.clone() }),
+            BoKind::User(memory) => Some(Hold::User { _memory: memory.clone() }),
+            BoKind::Imported(memory) => Some(Hold::Imported { _memory: memory.clone() }),
+            _ => None,
+        }
+    }
+}
+
+/// A reference to memory that is only there to keep it.
+pub(crate) enum Hold<O: Os> {
+    Vram { _memory: Arc<VramMemory<O>> },
+    System { _memory: Arc<SystemMemory<O>> },
+    User { _memory: Arc<UserMemory<O>> },
+    Imported { _memory: Arc<Imported<O>> },
+}
