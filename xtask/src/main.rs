@@ -73,7 +73,7 @@ enum Command {
         debug: bool,
     },
     /// Check the rules of the tree that no compiler checks: dependency arrows, file lengths, texts.
-    Tidy,
+    Tidy(xtask::tidy::Options),
     /// Run belfry's own machine where KVM has no hardware under it: in a guest of QEMU's translator, with kvm_amd in it.
     NestedKvm {
         /// Arguments of the belfry inside, `run --mode kvm --guest bare-metal` for example (all examples when absent).
@@ -210,7 +210,7 @@ fn main() -> Result<()> {
         Command::Cases(options) => cases::run(root, &options),
         Command::Fuzz(options) => fuzz::run(root, &options),
         Command::Installed { debug } => installed::run(root, debug),
-        Command::Tidy => xtask::tidy::run(root),
+        Command::Tidy(options) => xtask::tidy::run(root, &options),
         Command::Rootfs { name, update } => rootfs(name.as_deref(), update),
         Command::HeaderCheck { linux, hsa, kernel } => header_check(linux, hsa, kernel),
     }

@@ -1,10 +1,10 @@
 //! `cargo xtask tidy`: the rules of the tree that no compiler checks.
 
+mod arrows;
 mod chips;
 mod links;
 mod modules;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,99 +12,6 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
-
-/// Packages of the workspace that each package may name, beside crates from outside.
-///
-/// ARCHITECTURE.md explains each arrow; anything not listed here is refused.
-const ARROWS: &[(&str, &[&str])] = &[
-    ("belfry-abi", &[]),
-    ("belfry-isa", &[]),
-    ("belfry-isa-verify", &["belfry-isa"]),
-    ("belfry-pci", &[]),
-    ("belfry-device", &["belfry-isa", "belfry-abi", "belfry-pci"]),
-    ("belfry-kfd-core", &["belfry-abi"]),
-    ("belfry-kfd-hosted", &["belfry-kfd-core", "belfry-device", "belfry-abi"]),
-    (
-        "belfry-preload",
-        &["belfry-kfd-hosted", "belfry-inspect", "belfry-code-folder", "belfry-device", "belfry-abi"],
-    ),
-    ("belfry-kmod", &["belfry-kfd-core"]),
-    ("belfry-runtime", &["belfry-abi"]),
-    // The one place where the runtime meets the driver core without an ioctl in between.
-    ("belfry-runtime-hosted", &["belfry-runtime", "belfry-kfd-hosted"]),
-    ("belfry-examples", &["belfry-runtime", "belfry-abi"]),
-    ("belfry-channel", &[]),
-    ("belfry-init", &["belfry-channel"]),
-    ("belfry-process", &[]),
-    ("belfry-code-folder", &["belfry-isa"]),
-    ("belfry-start", &[]),
-    ("belfry-opencl", &[]),
-    ("belfry-image", &["belfry-process"]),
-    ("belfry-embedded", &["belfry-image"]),
-    // Used beside any device: those of the binary and those of programs.
-    ("belfry-inspect", &["belfry-device", "belfry-runtime", "belfry-abi", "belfry-process"]),
-    ("belfry-machine", &["belfry-device", "belfry-pci", "belfry-channel", "belfry-abi", "belfry-process"]),
-    ("belfry-vfio-user", &["belfry-device", "belfry-abi"]),
-    (
-        "belfry-guest",
-        &[
-            "belfry-image",
-            "belfry-machine",
-            "belfry-vfio-user",
-            "belfry-device",
-            "belfry-abi",
-            "belfry-channel",
-            "belfry-process",
-        ],
-    ),
-    ("belfry-suite", &["belfry-guest", "belfry-image", "belfry-process"]),
-    (
-        "belfry",
-        &[
-            "belfry-code-folder",
-            "belfry-embedded",
-            "belfry-guest",
-            "belfry-image",
-            "belfry-inspect",
-            "belfry-machine",
-            "belfry-vfio-user",
-            "belfry-opencl",
-            "belfry-start",
-            "belfry-suite",
-            "belfry-process",
-            "belfry-device",
-            "belfry-isa",
-            "belfry-abi",
-            "belfry-channel",
-            // The composition root: it runs the examples on a GPU in its own process.
-            "belfry-kfd-hosted",
-            "belfry-runtime",
-            "belfry-runtime-hosted",
-            "belfry-examples",
-        ],
-    ),
-    ("belfry-models", &[]),
-    ("belfry-test-roles", &["belfry-runtime", "belfry-abi"]),
-    ("belfry-tests", &["*"]),
-    // The package itself only compiles its kernels; its tests depend on the hosted path, and on no machine or packages.
-    ("belfry-hosted-tests", &[]),
-    (
-        "belfry-fuzz",
-        &[
-            "belfry-device",
-            "belfry-isa",
-            "belfry-pci",
-            "belfry-vfio-user",
-            "belfry-runtime",
-            "belfry-abi",
-            "belfry-channel",
-        ],
-    ),
-    ("xtask", &["belfry-isa", "belfry-abi"]),
-];
-
-/// Packages outside the workspace that the rules cover all the same.
-const OUTSIDE: &[&str] = &["guest-driver/linux/Cargo.toml", "fuzz/Cargo.toml"];
 
 /// Crates whose top-level modules must not form a cycle, by their source folders, with the arrows that still may be on one. Such a list
 /// can only become shorter.
@@ -132,9 +39,24 @@ const LAYERED: &[(&str, &[modules::Exception])] = &[
 /// The longest a hand-written source file may be, in lines.
 const LONGEST_FILE: usize = 500;
 
+/// Checks to run, and the picture to write before.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Writes the arrows between packages into ARCHITECTURE.md first.
+    #[arg(long)]
+    write: bool,
+}
+
 /// Runs every check and fails with all findings at once.
-pub fn run(root: &Path) -> Result<()> {
-    let mut findings = arrows(root)?;
+///
+/// # Errors
+///
+/// All findings; files that cannot be read.
+pub fn run(root: &Path, options: &Options) -> Result<()> {
+    if options.write {
+        arrows::shown(root, true)?;
+    }
+    let mut findings = arrows::findings(root)?;
     findings.extend(cycles(root)?);
     findings.extend(lengths(root)?);
     findings.extend(text(root)?);
@@ -149,34 +71,6 @@ pub fn run(root: &Path) -> Result<()> {
         "tidy: dependency arrows, module arrows, choices by chip, file lengths, texts and links are in order"
     );
     Ok(())
-}
-
-/// Dependency arrows: every path dependency must be listed in [`ARROWS`].
-fn arrows(root: &Path) -> Result<Vec<String>> {
-    let allowed: BTreeMap<&str, &[&str]> = ARROWS.iter().copied().collect();
-    let mut findings = Vec::new();
-    let mut manifests = vec![root.join("Cargo.toml")];
-    manifests.extend(OUTSIDE.iter().map(|path| root.join(path)).filter(|path| path.exists()));
-    for manifest in manifests {
-        for package in metadata(&manifest)?["packages"].as_array().into_iter().flatten() {
-            let name = package["name"].as_str().context("a package without a name")?;
-            let Some(targets) = allowed.get(name) else {
-                findings.push(format!("package {name} is not in the list of arrows (xtask/src/tidy.rs)"));
-                continue;
-            };
-            for dependency in package["dependencies"].as_array().into_iter().flatten() {
-                // Only our own packages are path dependencies.
-                if dependency["path"].is_null() || dependency["kind"] == "dev" {
-                    continue;
-                }
-                let to = dependency["name"].as_str().unwrap_or_default();
-                if !targets.contains(&"*") && !targets.contains(&to) {
-                    findings.push(format!("{name} must not depend on {to}"));
-                }
-            }
-        }
-    }
-    Ok(findings)
 }
 
 /// Output of `cargo metadata` about a workspace's own packages.
