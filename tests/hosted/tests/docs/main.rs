@@ -47,12 +47,13 @@ fn state(command: u32) -> String {
 fn ioctls() -> String {
     let mut text = String::from(
         "# KFD ioctls\n\n\
-         What the guest driver does with every command of `/dev/kfd`. A number outside the table is answered `ENOTTY`.\n\
-         Commands of an older size are extended with zeros, and as much is copied back as the caller has room for.\n\n\
-         *absent*: refused with the error, by a table beside the dispatch. *partial*: runs but for what is listed: what is\n\
-         refused with an error, and what is taken without effect. *built*: the driver refuses no part of it as not built.\n\
-         A test that the last column names shows it, of each type of queue where there is a difference: `thunk::` are cases of\n\
-         [the suite](exec-suite.md), the others are in `guest-driver/hosted/tests` and `tests/hosted/tests`.\n\n\
+         This page gives the state of every command of `/dev/kfd` in the guest driver. A number outside the table is answered `ENOTTY`.\n\
+         Commands of an older size are extended with zeros, and the answer is cut to the caller's size.\n\n\
+         - *absent*: refused with the error, by a table beside the dispatch.\n\
+         - *partial*: runs, without the listed parts: those are refused with an error, or taken without effect.\n\
+         - *built*: the driver refuses no part of it as not built.\n\n\
+         The last column names a test that shows it, for each type of queue where there is a difference. `thunk::` are cases of\n\
+         [the suite](exec-suite.md); the others are in `guest-driver/hosted/tests` and `tests/hosted/tests`.\n\n\
          | number | command | bytes | state | tests |\n| --- | --- | --- | --- | --- |\n",
     );
     for &(name, command) in COMMANDS {
@@ -62,10 +63,10 @@ fn ioctls() -> String {
     }
     text.push_str(
         "\nLinux has no commands for sampling program counters, for the profiler, for streaming performance counters or for\n\
-         access to storage: those numbers (0x83 to 0x87) are of AMD's own packages of the driver, and `ENOTTY` here as in Linux.\n\
-         So are 0x80 and 0x81, by which ROCr 6.1 shares memory between processes; under `belfry exec` these two are served\n\
-         ([exec.md](exec.md)). The library of ROCr 7.2.4 has calls of 0x80 and 0x81, 0x84 (streaming counters), 0x85 (program counters)\n\
-         and 0x87 (storage), which it makes when a program asks for them, and none of the profiler: neither 0x86 of AMD's packages\n\
+         access to storage. Those numbers (0x83 to 0x87) belong to AMD's own packages of the driver, and are `ENOTTY` here as in Linux.\n\
+         So are 0x80 and 0x81, by which ROCr 6.1 shares memory between processes. `belfry exec` serves these two\n\
+         ([exec.md](exec.md)). The library of ROCr 7.2.4 calls 0x80 and 0x81, 0x84 (streaming counters), 0x85 (program counters)\n\
+         and 0x87 (storage) when a program asks for them. It does not call the profiler: neither 0x86 of AMD's packages\n\
          nor 0x28 of later kernels.\n",
     );
     text
@@ -84,8 +85,8 @@ fn render_state(command: u32) -> String {
 fn render_node() -> String {
     let mut text = String::from(
         "# The render node\n\n\
-         What the guest driver does with every command of amdgpu at `/dev/dri/renderD128`. A number outside the table is\n\
-         answered `EINVAL`, as DRM does. *absent*, *partial* and *built* mean what they mean in [ioctls.md](ioctls.md).\n\n\
+         This page gives the state of every command of amdgpu at `/dev/dri/renderD128` in the guest driver. A number outside the\n\
+         table is answered `EINVAL`, as DRM does. [ioctls.md](ioctls.md) explains *absent*, *partial* and *built*.\n\n\
          | number | command | bytes | state |\n| --- | --- | --- | --- |\n",
     );
     for &(name, command) in DRM_COMMANDS {
@@ -93,21 +94,23 @@ fn render_node() -> String {
         let _ = writeln!(text, "| {:#04x} | {name} | {} | {state} |", ioc_nr(command), ioc_size(command));
     }
     text.push_str(
-        "\nDRM's own commands: VERSION, GEM_CLOSE, PRIME_HANDLE_TO_FD, PRIME_FD_TO_HANDLE, GET_CAP and those of syncobjs; a\n\
-         guest's kernel answers all others itself. Hosted and under `belfry exec`, syncobjs are the driver's own: their\n\
-         descriptors and sync files can be polled in another process and imported in none, and a signal does not end a wait.\n\
-         The ioctls of sync files (MERGE, FILE_INFO, SET_DEADLINE) work in the process that made them. They tell driver, state and\n\
-         time of each fence; contexts and numbers of fences are 0 in names, and so is the time of what was over from the\n\
-         beginning. SET_DEADLINE is taken without effect. Other than on Linux, a descriptor of a sync file is a socket there: `poll`\n\
-         with `POLLOUT` tells that it can be written at any time, where Linux never does, and `read` waits for the end of the work\n\
-         and takes one byte, after which `poll` does not tell the end any more, where Linux answers EINVAL.\n\n\
-         Partitions of a gfx942 have a render node each ([chips.md](chips.md)); hosted and under `belfry exec`, syncobjs of a process are those\n\
-         of all of them.\n\n\
-         PRIME takes memory of this GPU; under `belfry exec` also memory of\n\
-         another process's GPU. There, all descriptors of a render node that a process has are one open file: opening it\n\
-         again gives the same handles, and closing one of them gives nothing back before the process ends.\n\n\
-         A file has an address space of its own, which ACQUIRE_VM gives to KFD as well: GEM_VA and KFD map in the same one, and\n\
-         neither in the place of the other. The last 2 GiB of addresses are the driver's own.\n\n\
+        "\nDRM's own commands are VERSION, GEM_CLOSE, PRIME_HANDLE_TO_FD, PRIME_FD_TO_HANDLE, GET_CAP and those of syncobjs. A\n\
+         guest's kernel answers all others itself.\n\n\
+         Hosted and under `belfry exec`, syncobjs are the driver's own:\n\n\
+         - Another process can poll their descriptors and sync files, and cannot import them. A signal does not end a wait.\n\
+         - The ioctls of sync files (MERGE, FILE_INFO, SET_DEADLINE) work in the process that made them.\n\
+         - FILE_INFO gives driver, state and time of each fence. Contexts and numbers of fences are 0 in names.\n\
+         - The time of a fence that was over from the beginning is 0.\n\
+         - SET_DEADLINE is taken without effect.\n\
+         - A descriptor of a sync file is a socket, unlike on Linux. `poll` with `POLLOUT` always says that it can be written; on Linux never.\n\
+         - `read` of it waits for the end of the work and takes one byte. `poll` no longer reports the end then. On Linux `read` answers EINVAL.\n\n\
+         Partitions of a gfx942 have a render node each ([chips.md](chips.md)). Hosted and under `belfry exec`, all of them share\n\
+         the syncobjs of a process.\n\n\
+         PRIME takes memory of this GPU; under `belfry exec` also memory of another process's GPU. There, all descriptors of a\n\
+         render node that a process has are one open file: opening it again gives the same handles, and closing one of them gives\n\
+         nothing back before the process ends.\n\n\
+         A file has an address space of its own, which ACQUIRE_VM gives to KFD as well. GEM_VA and KFD map in the same one, and\n\
+         neither replaces a mapping of the other. The last 2 GiB of addresses are the driver's own.\n\n\
          ## INFO\n\n\
          | number | question | state |\n| --- | --- | --- |\n",
     );
