@@ -8,8 +8,8 @@ use super::{circle, reciprocal, root};
 
 vector_ops! {
     V_ADD_F16: F16 -> F16, (a: u16, b: u16) -> u16 { half::binary(a, b, |a, b| a + b) }
-    V_SUB_F16: F16 -> F16, (a: u16, b: u16) -> u16 { half::binary(a, b, |a, b| a - b) }
-    V_SUBREV_F16: F16 -> F16, (a: u16, b: u16) -> u16 { half::binary(a, b, |a, b| b - a) }
+    V_SUB_F16: F16 -> F16, (a: u16, b: u16) -> u16 { half::binary(a, b ^ half::SIGN, |a, b| a + b) }
+    V_SUBREV_F16: F16 -> F16, (a: u16, b: u16) -> u16 { half::binary(a ^ half::SIGN, b, |a, b| a + b) }
     V_MUL_F16: F16 -> F16, (a: u16, b: u16) -> u16 { half::binary(a, b, |a, b| a * b) }
     V_FMA_F16: F16 -> F16, (a: u16, b: u16, c: u16) -> u16 { half::fma(a, b, c) }
     V_FMAC_F16: F16 -> F16, (a: u16, b: u16, c: u16) -> u16 { half::fma(a, b, c) }

@@ -15,8 +15,8 @@ fn is_zero(a: u32, b: u32) -> bool {
 
 vector_ops! {
     V_ADD_F32: F32 -> F32, (a: u32, b: u32) -> u32 { single::binary(a, b, |a, b| a + b) }, nan { L::fadd(a, b) }
-    V_SUB_F32: F32 -> F32, (a: u32, b: u32) -> u32 { single::binary(a, b, |a, b| a - b) }, nan { L::fsub(a, b) }
-    V_SUBREV_F32: F32 -> F32, (a: u32, b: u32) -> u32 { single::binary(a, b, |a, b| b - a) }, nan { L::fsub(b, a) }
+    V_SUB_F32: F32 -> F32, (a: u32, b: u32) -> u32 { single::binary(a, b ^ SIGN, |a, b| a + b) }, nan { L::fsub(a, b) }
+    V_SUBREV_F32: F32 -> F32, (a: u32, b: u32) -> u32 { single::binary(a ^ SIGN, b, |a, b| a + b) }, nan { L::fsub(b, a) }
     V_MUL_F32: F32 -> F32, (a: u32, b: u32) -> u32 { single::binary(a, b, |a, b| a * b) }, nan { L::fmul(a, b) }
     V_FMA_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { single::fma(a, b, c) }, nan { L::fma(a, b, c) }
     V_FMAC_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { single::fma(a, b, c) }, nan { L::fma(a, b, c) }

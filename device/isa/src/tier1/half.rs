@@ -17,7 +17,9 @@ use crate::inst::Op;
 pub(super) enum Arithmetic {
     /// By the instructions for singles, and for doubles.
     Two(Evex, Evex),
-    /// `b - a`.
+    /// `a - b`, the sum with `-b`.
+    Subtract,
+    /// `b - a`, the sum with `-a`.
     ReverseSubtract,
     Fused,
 }
@@ -32,7 +34,7 @@ impl Arithmetic {
 pub(super) fn of_halves(op: Op) -> Option<Arithmetic> {
     Some(match op {
         Op::V_ADD_F16 | Op::V_PK_ADD_F16 => Arithmetic::Two(VADDPS, VADDPS),
-        Op::V_SUB_F16 => Arithmetic::Two(VSUBPS, VSUBPS),
+        Op::V_SUB_F16 => Arithmetic::Subtract,
         Op::V_MUL_F16 | Op::V_PK_MUL_F16 => Arithmetic::Two(VMULPS, VMULPS),
         Op::V_SUBREV_F16 => Arithmetic::ReverseSubtract,
         Op::V_FMA_F16
@@ -132,12 +134,18 @@ impl Body<'_> {
     /// An operation on halves to halves in temporary 0; 1 and 2 are used.
     fn half_arithmetic(&mut self, arithmetic: Arithmetic, sources: &[Source; 3], half: u32, chunk: u8) {
         let (t0, t1, t2) = (Zmm(0), Zmm(1), Zmm(2));
+        let mut sources = *sources;
+        // A NaN that is subtracted has the other sign.
+        match arithmetic {
+            Arithmetic::Subtract => sources[1].neg = !sources[1].neg,
+            Arithmetic::ReverseSubtract => sources[0].neg = !sources[0].neg,
+            Arithmetic::Two(..) | Arithmetic::Fused => {}
+        }
         self.half_source(&sources[0], half, chunk, t0);
         self.half_source(&sources[1], half, chunk, t1);
         match arithmetic {
             Arithmetic::Two(op, _) => self.a.evex(op, t0, t0, t1),
-            // a * -1 + b: the same number, and a NaN of `a` comes first.
-            Arithmetic::ReverseSubtract => self.a.evex(VFMADD132PS, t0, t1, Operand::Constant(0xbf80_0000)),
+            Arithmetic::Subtract | Arithmetic::ReverseSubtract => self.a.evex(VADDPS, t0, t0, t1),
             Arithmetic::Fused => {
                 self.half_source(&sources[2], half, chunk, t2);
                 self.fuse_to_odd();

@@ -99,13 +99,14 @@ impl Body<'_> {
                 let a = self.operand(&d.src[0], float, half, chunk, t0);
                 self.a.masked(op, to, b, a, mask);
             }
-            Template::ReverseSubtract => {
-                // a * -1 + b: the same number, and a NaN of `a` comes first.
-                let a = self.register(&d.src[0], float, half, chunk, t0);
-                let b = self.register(&d.src[1], float, half, chunk, t1);
-                self.put(t2, a, K0);
-                self.a.evex(VFMADD132PS, t2, b, Operand::Constant(0xbf80_0000));
-                self.put(to, t2, mask);
+            Template::Subtract | Template::ReverseSubtract => {
+                // A NaN that is subtracted has the other sign, and one of `a` comes first.
+                let mut sources = [d.src[0], d.src[1]];
+                let negated = &mut sources[usize::from(template == Template::Subtract)];
+                negated.neg = !negated.neg;
+                let a = self.register(&sources[0], float, half, chunk, t0);
+                let b = self.operand(&sources[1], float, half, chunk, t1);
+                self.a.masked(VADDPS, to, a, b, mask);
             }
             Template::Fused => self.fused(d, half, chunk, (to, mask)),
             Template::Bits(function) => {

@@ -19,7 +19,9 @@ pub(super) enum Template {
     Swapped(Evex),
     /// `op(a, b)` of singles.
     Float(Evex),
-    /// `b - a` of singles.
+    /// `a - b` of singles, the sum with `-b`.
+    Subtract,
+    /// `b - a` of singles, the sum with `-a`.
     ReverseSubtract,
     /// `a * b + c` of singles, rounded once.
     Fused,
@@ -89,6 +91,7 @@ impl Template {
             Template::Two(_)
             | Template::Swapped(_)
             | Template::Float(_)
+            | Template::Subtract
             | Template::ReverseSubtract
             | Template::Extreme(..)
             | Template::Shift(..)
@@ -110,6 +113,7 @@ impl Template {
         matches!(
             self,
             Template::Float(_)
+                | Template::Subtract
                 | Template::ReverseSubtract
                 | Template::Fused
                 | Template::Extreme(..)
@@ -184,7 +188,7 @@ pub(super) fn vector(op: Op, d: &Di) -> Option<Template> {
         Op::V_CVT_F32_I32 => Template::Convert(VCVTDQ2PS),
         Op::V_CVT_F32_U32 => Template::Convert(VCVTUDQ2PS),
         Op::V_ADD_F32 => Template::Float(VADDPS),
-        Op::V_SUB_F32 => Template::Float(VSUBPS),
+        Op::V_SUB_F32 => Template::Subtract,
         Op::V_MUL_F32 => Template::Float(VMULPS),
         Op::V_SUBREV_F32 => Template::ReverseSubtract,
         Op::V_FMA_F32 | Op::V_FMAC_F32 | Op::V_FMAAK_F32 | Op::V_FMAMK_F32 => Template::Fused,

@@ -31,6 +31,10 @@ const CYCLES: [u32; 2] = [0xb880_f81d, END];
 /// s_memtime s[0:1]; s_memrealtime s[2:3].
 const MEMTIME: [u32; 5] = [0xc090_0000, 0, 0xc094_0080, 0, END_GFX9];
 
+/// v_sub_f16 v2, v0, v1; v_subrev_f16 v3, v1, v0, of gfx11 and gfx12, and of gfx9.
+const DIFFERENCES: [u32; 3] = [0x6604_0300, 0x6806_0101, END];
+const DIFFERENCES_GFX9: [u32; 3] = [0x4004_0300, 0x4206_0101, END_GFX9];
+
 fn run(arch: Arch, backend: Backend, words: &[u32], init: &WaveInit<'_>) -> (Gpu, Wave, Stop) {
     let mut gpu = Gpu::of(arch, backend, 1 << 20);
     gpu.lds.reset(1024);
@@ -38,6 +42,26 @@ fn run(arch: Arch, backend: Backend, words: &[u32], init: &WaveInit<'_>) -> (Gpu
     let mut wave = Wave::new(&WaveInit { arch, pc, exec: u64::MAX, vgpr_count: 16, ..*init });
     let stop = gpu.step(&mut wave, 1000);
     (gpu, wave, stop)
+}
+
+#[test]
+fn a_nan_that_is_subtracted_has_the_other_sign() {
+    let vgprs = [lanes(|lane| if lane < 8 { 0x3c00 } else { 0x7e02 }), lanes(|_| 0x7e01)];
+    for (arch, wave_size, words) in [
+        (Arch::Gfx1100, WaveSize::Wave32, &DIFFERENCES),
+        (Arch::Gfx1201, WaveSize::Wave32, &DIFFERENCES),
+        (Arch::Gfx942, WaveSize::Wave64, &DIFFERENCES_GFX9),
+    ] {
+        for (backend, mode) in Backend::all().flat_map(|backend| [(backend, 0x1f0), (backend, 0x3f0)]) {
+            let init = WaveInit { wave_size, mode, vgprs: &vgprs, ..WaveInit::default() };
+            let (_, wave, stop) = run(arch, backend, words, &init);
+            assert_eq!(stop, Stop::EndProgram, "{arch:?}");
+            let got =
+                [(2, 0), (3, 0), (2, 9), (3, 9)].map(|(register, lane)| wave.vgpr(register, lane) & 0xffff);
+            // Of two NaNs the first source's is the result.
+            assert_eq!(got, [0xfe01, 0xfe01, 0x7e02, 0xfe01], "{arch:?} {backend:?} {mode:x}");
+        }
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Half precision, computed in double precision and rounded once.
 
 pub(crate) const NAN: u16 = 0xfe00;
+pub(crate) const SIGN: u16 = 0x8000;
 
 #[inline(always)]
 pub(crate) fn is_nan(bits: u16) -> bool {

@@ -1,6 +1,6 @@
 //! Vector ALU instructions.
 
-use super::numbers::of_numbers;
+use super::numbers::{as_sum, of_numbers};
 use super::operand::Width;
 use super::permutation::permutation_bits;
 use super::{Di, Lowered, Lowering, Unsupported};
@@ -217,7 +217,7 @@ impl Lowering {
             // The half that is written is the half that is added to.
             mods.op_sel = mods.op_sel & !4 | mods.op_sel >> 1 & 4;
         }
-        let op = meaning(o.op);
+        let op = if self.signals() { as_sum(meaning(o.op), &mut mods) } else { meaning(o.op) };
         let o = &Operation {
             op,
             src: core::array::from_fn(|n| half_constant(o.op, n, o.src[n])),

@@ -106,12 +106,16 @@ impl Pass<'_> {
                 self.a.vex(op, to, b, a);
                 return to;
             }
-            Template::ReverseSubtract => {
-                // a * -1 + b: the same number, and a NaN of `a` comes first.
-                let a = self.register(x, float, t0);
-                let b = self.register(y, float, t1);
-                self.put(t2, a);
-                self.a.vex(VFMADD132PS, t2, b, constant(0xbf80_0000));
+            Template::Subtract | Template::ReverseSubtract => {
+                // A NaN that is subtracted has the other sign, and one of `a` comes first.
+                let mut sources = [*x, *y];
+                let negated = &mut sources[usize::from(template == Template::Subtract)];
+                negated.neg = !negated.neg;
+                let a = self.register(&sources[0], float, t0);
+                let b = self.operand(&sources[1], float, t1);
+                let to = place(self);
+                self.a.vex(VADDPS, to, a, b);
+                return to;
             }
             Template::Fused => return self.fused(d, at),
             Template::Bits(function) => {

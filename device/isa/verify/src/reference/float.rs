@@ -265,9 +265,9 @@ fn of_width<F: Width>(l: &Lane<'_>, kind: Kind) -> Out {
     let or_nan = |a, b, maximum| extreme_or_nan::<F>(a, b, r, maximum);
     let value = match kind {
         Kind::Add => add::<F>(a(), b(), r),
-        // The negation of a NaN must not show.
-        Kind::Sub => operation::<F, 2>([a(), b()], r, |[a, b], round| a.sub_r(b, round).value),
-        Kind::Subrev => operation::<F, 2>([a(), b()], r, |[a, b], round| b.sub_r(a, round).value),
+        // A NaN that is subtracted has the other sign.
+        Kind::Sub => add::<F>(a(), bits(-of::<F>(b())), r),
+        Kind::Subrev => add::<F>(bits(-of::<F>(a())), b(), r),
         Kind::Mul => mul::<F>(a(), b(), r),
         Kind::Fma => fma::<F>(a(), b(), c(), r),
         Kind::Mad => mad::<F>([a(), b(), c()], r),
