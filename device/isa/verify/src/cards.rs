@@ -2,46 +2,56 @@
 
 pub mod case;
 pub mod file;
+mod row;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use belfry_isa::decode::decode_for;
 use belfry_isa::encode::encode;
-use belfry_isa::exec::coverage;
-use belfry_isa::inst::{Arch, Format, Inst, Op, Operand, WaveSize};
-use belfry_isa::tables::{Pattern, operand_types, patterns};
+use belfry_isa::exec::{Coverage, coverage};
+use belfry_isa::inst::{Arch, Inst, WaveSize};
 
-use crate::engine::{CODE, Engine};
-use crate::random::Random;
-use crate::reference::{End, State};
-use crate::semantics::values;
+use crate::engine::Engine;
+use crate::reference::End;
 use crate::tally::Tally;
 use crate::target::{Facts, Target};
 use case::Case;
 use file::{Operation, Row, Set};
+use row::Seen;
 
 /// The sets of this repository: name and text.
-const SETS: [(&str, &str); 15] = [
+const SETS: [(&str, &str); 28] = [
     ("amdgpu-sim-gfx1200", include_str!("../data/cards/amdgpu-sim-gfx1200.txt")),
     ("amdgpu-sim-gfx1200-arithmetic", include_str!("../data/cards/amdgpu-sim-gfx1200-arithmetic.txt")),
+    ("amdgpu-sim-gfx1200-carry", include_str!("../data/cards/amdgpu-sim-gfx1200-carry.txt")),
+    ("amdgpu-sim-gfx1200-carry-cases", include_str!("../data/cards/amdgpu-sim-gfx1200-carry-cases.txt")),
     ("amdgpu-sim-gfx1200-cases", include_str!("../data/cards/amdgpu-sim-gfx1200-cases.txt")),
+    ("amdgpu-sim-gfx1200-compare", include_str!("../data/cards/amdgpu-sim-gfx1200-compare.txt")),
     ("amdgpu-sim-gfx1200-dot2", include_str!("../data/cards/amdgpu-sim-gfx1200-dot2.txt")),
     ("amdgpu-sim-gfx1200-ds", include_str!("../data/cards/amdgpu-sim-gfx1200-ds.txt")),
+    ("amdgpu-sim-gfx1200-dual", include_str!("../data/cards/amdgpu-sim-gfx1200-dual.txt")),
+    ("amdgpu-sim-gfx1200-images", include_str!("../data/cards/amdgpu-sim-gfx1200-images.txt")),
+    ("amdgpu-sim-gfx1200-mem", include_str!("../data/cards/amdgpu-sim-gfx1200-mem.txt")),
+    ("amdgpu-sim-gfx1200-mix", include_str!("../data/cards/amdgpu-sim-gfx1200-mix.txt")),
     ("amdgpu-sim-gfx1200-salu", include_str!("../data/cards/amdgpu-sim-gfx1200-salu.txt")),
+    ("amdgpu-sim-gfx1200-scalar", include_str!("../data/cards/amdgpu-sim-gfx1200-scalar.txt")),
+    ("amdgpu-sim-gfx1200-scratch", include_str!("../data/cards/amdgpu-sim-gfx1200-scratch.txt")),
+    ("amdgpu-sim-gfx1200-vop2", include_str!("../data/cards/amdgpu-sim-gfx1200-vop2.txt")),
+    ("amdgpu-sim-gfx1200-vop2-cases", include_str!("../data/cards/amdgpu-sim-gfx1200-vop2-cases.txt")),
     ("amdgpu-sim-gfx1200-vop3", include_str!("../data/cards/amdgpu-sim-gfx1200-vop3.txt")),
+    ("amdgpu-sim-gfx1200-vop3-omod", include_str!("../data/cards/amdgpu-sim-gfx1200-vop3-omod.txt")),
+    ("amdgpu-sim-gfx1200-vop3-sources", include_str!("../data/cards/amdgpu-sim-gfx1200-vop3-sources.txt")),
     ("amdgpu-sim-gfx1200-vop3p", include_str!("../data/cards/amdgpu-sim-gfx1200-vop3p.txt")),
     ("amdgpu-sim-gfx1200-vopc", include_str!("../data/cards/amdgpu-sim-gfx1200-vopc.txt")),
     ("rocjitsu-curves", include_str!("../data/cards/rocjitsu-curves.txt")),
-    ("rocjitsu-gfx1201-halves", include_str!("../data/cards/rocjitsu-gfx1201-halves.txt")),
     ("rocjitsu-gfx1100", include_str!("../data/cards/rocjitsu-gfx1100.txt")),
     ("rocjitsu-gfx1100-notes", include_str!("../data/cards/rocjitsu-gfx1100-notes.txt")),
     ("rocjitsu-gfx1201", include_str!("../data/cards/rocjitsu-gfx1201.txt")),
+    ("rocjitsu-gfx1201-halves", include_str!("../data/cards/rocjitsu-gfx1201-halves.txt")),
     ("rocjitsu-gfx1201-notes", include_str!("../data/cards/rocjitsu-gfx1201-notes.txt")),
 ];
 
-/// Register of the result, behind those of sources.
-const RESULT: u8 = 16;
 /// `s_endpgm` is behind the instruction.
 const END_BYTES: usize = 4;
 
@@ -50,16 +60,16 @@ pub fn sets() -> Result<Vec<Set>, file::Error> {
     SETS.iter().map(|(name, text)| file::parse(name, text)).collect()
 }
 
-/// Whose results an operation was held to.
+/// The card whose results an operation was held to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Captured {
-    /// Those of a neighbour.
+    /// Results of a neighbour.
     OnNeighbour,
-    /// Those of this chip.
+    /// Results of this chip.
     Here,
 }
 
-/// What came of the sets on one instruction set.
+/// The outcome of the sets on one instruction set.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Results compared, per set.
@@ -70,6 +80,8 @@ pub struct Report {
     pub near: BTreeSet<String>,
     /// Operations that are lowered and not in any set.
     pub uncaptured: BTreeSet<String>,
+    /// Operations of cases that the engine has not, with how many cases wait for them.
+    pub absent: BTreeMap<String, usize>,
     /// Operations of sets that the instruction set has not.
     pub unknown: BTreeSet<String>,
 }
@@ -86,23 +98,46 @@ impl fmt::Display for Report {
         writeln!(out, "{}", self.tally)?;
         writeln!(out, "  captured on this chip: {} operations: {}", here.len(), here.join(" "))?;
         writeln!(out, "  captured on a neighbour: {} operations: {}", there.len(), there.join(" "))?;
+        let absent: Vec<String> =
+            self.absent.iter().map(|(name, cases)| format!("{name} ({cases})")).collect();
+        writeln!(out, "  captured, absent here: {} operations (cases): {}", absent.len(), absent.join(" "))?;
         let near: Vec<&str> = self.near.iter().map(String::as_str).collect();
         writeln!(out, "  captured, held to a precision: {} operations: {}", near.len(), near.join(" "))?;
         write!(out, "  not captured: {} operations", self.uncaptured.len())
     }
 }
 
-/// Runs all sets on an instruction set, in waves of every size; with `fast` each form of an operation on one backend and tier of each
-/// kind, in waves of the first size.
+/// Runs the sets of this repository on an instruction set, in waves of every size; with `fast` in waves of the first size.
 pub fn run(arch: Arch, fast: bool) -> Result<Report, file::Error> {
+    Ok(run_sets(&sets()?, arch, fast))
+}
+
+/// Runs sets as [`run`] does.
+pub fn run_sets(sets: &[Set], arch: Arch, fast: bool) -> Report {
     let mut report = Report::default();
-    for set in sets()? {
+    let entries = coverage(arch);
+    let names = |of: &dyn Fn(&Coverage) -> bool| -> BTreeSet<&str> {
+        entries.iter().filter(|entry| of(entry)).map(|entry| entry.op.mnemonic()).collect()
+    };
+    let lowered = names(&|entry| entry.missing.is_empty());
+    let absent = names(&is_absent);
+    for set in sets {
         let own = set.chip == arch.name();
         let neighbour = set.also.iter().any(|name| name == arch.name());
         if !own && !neighbour {
             continue;
         }
         let captured = if own { Captured::Here } else { Captured::OnNeighbour };
+        let mut cases: Vec<&Case> = Vec::new();
+        for case in &set.cases {
+            if let Some(why) = misnamed(arch, case) {
+                report.tally.count(&set.name, Some(format!("line {}: {why}", case.line)));
+            } else if absent.contains(case.name.as_str()) {
+                *report.absent.entry(case.name.clone()).or_default() += 1;
+            } else {
+                cases.push(case);
+            }
+        }
         for target in Target::all(arch).take(if fast { 1 } else { 2 }) {
             let mut engines = Engine::all(arch);
             for operation in &set.operations {
@@ -115,7 +150,7 @@ pub fn run(arch: Arch, fast: bool) -> Result<Report, file::Error> {
                     *entry = captured.max(*entry);
                 }
             }
-            for case in &set.cases {
+            for case in &cases {
                 compare_case(&mut report, &set.name, target, &mut engines, case);
                 let entry = report.captured.entry(case.name.clone()).or_insert(captured);
                 *entry = captured.max(*entry);
@@ -125,11 +160,34 @@ pub fn run(arch: Arch, fast: bool) -> Result<Report, file::Error> {
     // Other results of the same operation are to a precision only.
     let Report { near, captured, .. } = &mut report;
     captured.retain(|name, _| !near.contains(name));
-    let lowered = coverage(arch).into_iter().filter(|entry| entry.missing.is_empty());
-    let others = lowered.map(|entry| entry.op.mnemonic().to_owned());
+    let others = lowered.into_iter().map(str::to_owned);
     report.uncaptured =
         others.filter(|name| !report.captured.contains_key(name) && !report.near.contains(name)).collect();
-    Ok(report)
+    report
+}
+
+/// The fault in the name of a case, if any.
+fn misnamed(arch: Arch, case: &Case) -> Option<String> {
+    let code: Vec<u8> = case.code.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let mut names = Vec::new();
+    let mut at = 0;
+    while at < code.len() {
+        match decode_for(arch, WaveSize::Wave32, &code[at..]) {
+            Ok(inst) if inst.op.mnemonic() == case.name => return None,
+            Ok(inst) => {
+                names.push(inst.op.mnemonic());
+                at += usize::from(inst.size);
+            }
+            Err(error) => return Some(format!("{} is {error:?}", case.name)),
+        }
+    }
+    Some(format!("{} is {}", case.name, names.join(" ")))
+}
+
+/// Tells whether the engine takes no form of an operation.
+fn is_absent(entry: &Coverage) -> bool {
+    let has = |missing| entry.missing.contains(&missing);
+    has("all") || has("wave32") && has("wave64")
 }
 
 /// Compares all rows of an operation in each of its encodings; `false` when there is none.
@@ -140,17 +198,17 @@ fn compare(
     engines: &mut [Engine],
     operation: &Operation,
 ) -> bool {
-    let instructions = instructions(target, operation);
+    let instructions = row::instructions(target, operation);
     for inst in &instructions {
         let Ok(encoded) = encode(target.arch, inst) else { continue };
         let code = [encoded.bytes(), &Facts::of(target.arch).words.end.to_le_bytes()[..END_BYTES]].concat();
-        let at_once = if matches!(inst.dst, Operand::Sgpr(_)) { 1 } else { lanes(target) };
+        let at_once = row::at_once(target, inst, operation);
         for rows in operation.rows.chunks(at_once) {
-            let state = state(target, inst, operation, rows);
+            let state = row::state(target, inst, operation, rows);
             for engine in &mut *engines {
                 let (end, after) = engine.run(&state, &code);
                 for (lane, row) in (0..).zip(rows) {
-                    let got = if end == End::Done { Ok(result(inst, &after, lane)) } else { Err(&end) };
+                    let got = if end == End::Done { Ok(Seen::of(inst, &after, lane)) } else { Err(&end) };
                     report.tally.count(set, failure(target, engine, operation, (inst, row), got));
                 }
             }
@@ -166,21 +224,18 @@ fn compare_case(report: &mut Report, set: &str, target: Target, engines: &mut [E
         .chain(Facts::of(target.arch).words.end.to_le_bytes())
         .take(case.code.len() * 4 + END_BYTES)
         .collect();
-    let named = decode_for(target.arch, target.wave, &code).map(|inst| inst.op.mnemonic());
     // Dual instructions are of waves of 32 alone.
-    if named.is_err() && decode_for(target.arch, WaveSize::Wave32, &code).is_ok() {
+    if decode_for(target.arch, target.wave, &code).is_err() {
         return;
     }
     let before = case.state(target);
     for engine in engines {
         let (end, after) = engine.run(&before, &code);
-        let wrong = match (&named, &end) {
-            (Ok(name), _) if *name != case.name => Some(format!("the code is {name}")),
-            (Err(error), _) => Some(format!("{error:?}")),
-            (_, End::Done) => case
+        let wrong = match &end {
+            End::Done => case
                 .difference(&before, &after)
                 .map(|(cell, got, seen)| format!("{cell:?}: {got:x}, the card {seen:x}")),
-            (_, end) => Some(format!("{end:?}")),
+            end => Some(format!("{end:?}")),
         };
         let at = |why| {
             format!("line {}: {} ({:?} {:?}): {why}", case.line, case.name, engine.backend(), target.wave)
@@ -189,131 +244,30 @@ fn compare_case(report: &mut Report, set: &str, target: Target, engines: &mut [E
     }
 }
 
-fn lanes(target: Target) -> usize {
-    match target.wave {
-        WaveSize::Wave32 => 32,
-        WaveSize::Wave64 => 64,
-    }
-}
-
-/// What is wrong with a result, if anything.
+/// The fault in a result, if any.
 fn failure(
     target: Target,
     engine: &Engine,
     operation: &Operation,
     (inst, row): (&Inst, &Row),
-    got: Result<u64, &End>,
+    got: Result<Seen, &End>,
 ) -> Option<String> {
     let said = match got {
-        Ok(got) if got.abs_diff(row.result) <= operation.within => return None,
-        Ok(got) => format!("{got:x}"),
+        Ok(got) if got.is(row, operation.within) => return None,
+        Ok(got) => got.to_string(),
         Err(end) => format!("{end:?}"),
     };
     let sources: Vec<String> = row.sources.iter().map(|bits| format!("{bits:x}")).collect();
     Some(format!(
-        "line {}: {} {:?} {} ({:?} {:?}): {said}, the card {:x}",
+        "line {}: {} {:?} {} ({:?} {:?}): {said}, the card {}",
         row.line,
         operation.name,
         inst.format,
         sources.join(" "),
         engine.backend(),
         target.wave,
-        row.result
+        Seen::on_card(row)
     ))
-}
-
-/// The operation in each encoding that takes its modifiers, sources in registers.
-fn instructions(target: Target, operation: &Operation) -> Vec<Inst> {
-    let Some(&op) = Op::ALL.iter().find(|op| op.mnemonic() == operation.name) else { return Vec::new() };
-    let sources = operation.rows.first().map_or(0, |row| row.sources.len());
-    let plain = operation.mods == belfry_isa::inst::Mods { op_sel_hi: 7, ..Default::default() };
-    let fits = |pattern: &Pattern| {
-        pattern.op == op
-            && match pattern.format {
-                Format::Vop3 | Format::Vop3Sd | Format::Vop3P => true,
-                Format::Vop1 | Format::Vop2 => plain,
-                _ => false,
-            }
-    };
-    let mut found: Vec<Inst> = Vec::new();
-    for pattern in patterns(target.arch).filter(fits) {
-        let Some(inst) = instruction(target, operation, &pattern, sources) else { continue };
-        if !found.contains(&inst) {
-            found.push(inst);
-        }
-    }
-    found
-}
-
-fn instruction(target: Target, operation: &Operation, pattern: &Pattern, sources: usize) -> Option<Inst> {
-    let mut inst = decode_for(target.arch, target.wave, &pattern.value.to_le_bytes()).ok()?;
-    if inst.op != pattern.op || inst.format != pattern.format || inst.dpp.is_some() || inst.sdwa.is_some() {
-        return None;
-    }
-    let scalar = matches!(inst.dst, Operand::Sgpr(_));
-    let register = |number: u8| if scalar { Operand::Sgpr(number) } else { Operand::Vgpr(number) };
-    let accumulates = inst.src[2].is_some() && inst.src[2] == inst.dst && inst.format == Format::Vop2;
-    for n in 0..sources {
-        inst.src[n] = register(n as u8 * 4);
-    }
-    inst.dst = register(RESULT);
-    if accumulates {
-        inst.src[2] = inst.dst;
-    }
-    if matches!(inst.format, Format::Vop3 | Format::Vop3Sd | Format::Vop3P) {
-        let op_sel_hi =
-            if inst.format == Format::Vop3P { operation.mods.op_sel_hi } else { inst.mods.op_sel_hi };
-        inst.mods = belfry_isa::inst::Mods { op_sel_hi, ..operation.mods };
-    }
-    let encoded = encode(target.arch, &inst).ok()?;
-    let again = decode_for(target.arch, target.wave, encoded.bytes()).ok()?;
-    let used = again.src.iter().take(3).filter(|source| source.is_some()).count();
-    (again.op == pattern.op && used == sources).then_some(again)
-}
-
-/// A wave with the sources of a row in each lane.
-fn state(target: Target, inst: &Inst, operation: &Operation, rows: &[Row]) -> State {
-    let mut state = values::state(&mut Random::new(1), target);
-    let (set, clear) = Facts::of(target.arch).fixed_mode;
-    state.mode = operation.mode & !clear | set;
-    (state.pc, state.s[126], state.s[127]) = (CODE, u32::MAX, u32::MAX);
-    for (lane, row) in (0..).zip(rows) {
-        for (source, &bits) in inst.src.iter().zip(&row.sources) {
-            match *source {
-                Operand::Vgpr(register) => state.set_vpair(u32::from(register), lane, bits),
-                Operand::Sgpr(register) => state.set_pair(register, bits),
-                _ => {}
-            }
-        }
-    }
-    state
-}
-
-/// The result in a lane.
-fn result(inst: &Inst, after: &State, lane: u32) -> u64 {
-    let words = match inst.dst {
-        Operand::Sgpr(register) => u64::from(after.sgpr(register)),
-        _ => after.vpair(u32::from(RESULT), lane),
-    };
-    let wide = operand_types(after.arch, inst)
-        .iter()
-        .any(|operand| operand.place == belfry_isa::tables::Place::Dst && operand.words == 2);
-    let half = ["_f16", "_bf16", "_f16_f32", "_i16_f16", "_u16_f16", "_f16_u16", "_f16_i16"];
-    let narrow = half.iter().any(|end| inst.op.mnemonic().ends_with(end)) && is_half(inst.op);
-    match (wide, narrow) {
-        (true, _) => words,
-        (false, true) => words & 0xffff,
-        (false, false) => words & 0xffff_ffff,
-    }
-}
-
-/// Whether the result of an operation is a half.
-fn is_half(op: Op) -> bool {
-    let name = op.mnemonic();
-    !name.contains("_f32_f16")
-        && !name.contains("_f32_bf16")
-        && !name.contains("_pk_")
-        && !name.contains("_i32_")
 }
 
 #[cfg(test)]

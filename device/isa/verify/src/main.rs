@@ -30,6 +30,9 @@ struct Cli {
     /// Random dwords for the decoder, cases of each form for the semantics, or programs.
     #[arg(long, requires = "only")]
     count: Option<usize>,
+    /// Of the cards only this set, from a file.
+    #[arg(long)]
+    set: Option<PathBuf>,
     /// Instead of all this, write LLVM 23's vectors into this folder.
     #[arg(long, conflicts_with_all = ["long", "only", "operation", "count"])]
     write_vectors: Option<PathBuf>,
@@ -149,9 +152,17 @@ fn check_programs(cli: &Cli, arch: Arch) -> Result<usize> {
     Ok(report.wrong.len())
 }
 
-fn check_cards(_: &Cli, arch: Arch) -> Result<usize> {
+fn check_cards(cli: &Cli, arch: Arch) -> Result<usize> {
     println!("e. results captured on cards, {}: every backend and tier, every wave size", arch.name());
-    let report = cards::run(arch, false)?;
+    let sets = match &cli.set {
+        Some(path) => {
+            let text =
+                std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+            vec![cards::file::parse(&path.display().to_string(), &text)?]
+        }
+        None => cards::sets()?,
+    };
+    let report = cards::run_sets(&sets, arch, false);
     println!("{report}");
     Ok(report.tally.wrong())
 }

@@ -26,7 +26,7 @@ other alone. *fault*: it was seen to stop its wave by name. `cargo xtask isa ver
 ([isa-oracles.md](isa-oracles.md)).
 
 *word*: whose it is that results are right. *card*: results captured on the chip, to the bit; *neighbour*: those of a chip of another
-generation or of the same one, which are taken for this one; *choice*: no public source has all of the bits, and
+generation or of the same one, which are taken for this one; *waiting*: such results are there, the operation is not; *choice*: no public source has all of the bits, and
 [isa-choices.md](isa-choices.md) says what the engine does; *LLVM*: its description of the hardware; else the *manual*.
 
 {absent}
@@ -161,6 +161,7 @@ fn word(cards: &cards::Report, name: &str) -> &'static str {
         Some(Captured::OnNeighbour) => "neighbour",
         None if cards.near.contains(name) || begins(&CHOICES) => "choice",
         None if begins(&LLVM) => "LLVM",
+        None if cards.absent.contains_key(name) => "waiting",
         None => "manual",
     }
 }

@@ -9,10 +9,11 @@
 //! end
 //! ```
 //!
-//! Several values of a vector register go round the lanes; those of memory lie one behind the other. What is not named is 0 before,
+//! Several values of a vector register go round the lanes; those of a scalar one are those of the registers behind it, and those of
+//! memory lie one behind the other. `@NAME` stands for the words of a `data` line before it. What is not named is 0 before,
 //! but EXEC, which has all of 32 lanes, and is not looked at behind.
 
-use super::file::{Error, Reader};
+use super::file::{Error, Lists, Reader};
 use crate::engine::{CODE, DATA_SIZE, LDS_SIZE, VGPRS};
 use crate::random::Random;
 use crate::reference::State;
@@ -53,7 +54,7 @@ pub type Cells = Vec<(Cell, Vec<u32>)>;
 pub struct Case {
     /// Number of its line.
     pub line: usize,
-    /// Mnemonic of the first instruction.
+    /// Mnemonic of the instruction that the case is of.
     pub name: String,
     /// The words of the instructions.
     pub code: Vec<u32>,
@@ -82,7 +83,7 @@ impl Reader<'_> {
     }
 
     /// A line of a case.
-    pub(super) fn cell(&self, case: &mut Case, line: &str) -> Result<(), Error> {
+    pub(super) fn cell(&self, case: &mut Case, lists: &Lists, line: &str) -> Result<(), Error> {
         let Some((place, values)) = line.split_once('=') else {
             return Err(self.error("cut: a cell has no values".to_owned()));
         };
@@ -93,7 +94,13 @@ impl Reader<'_> {
             other => return Err(self.error(format!("{:?} is no line of a case", other.unwrap_or_default()))),
         };
         let name = place.next().unwrap_or_default();
-        let words = self.words(values.split_whitespace())?;
+        let words = match values.trim().strip_prefix('@') {
+            Some(name) => {
+                let data = lists.get(name).ok_or_else(|| self.error(format!("{name:?} is no data")))?;
+                data.iter().map(|&word| word as u32).collect()
+            }
+            None => self.words(values.split_whitespace())?,
+        };
         let at = |digits: Option<&str>, size: usize| -> Result<u32, Error> {
             let at = self.number(digits.unwrap_or_default(), 32)? as usize;
             let fits = at.checked_add(words.len() * 4).is_some_and(|end| end <= size);
@@ -107,6 +114,10 @@ impl Reader<'_> {
             "mem" => Cell::Memory(at(place.next(), DATA_SIZE)?),
             _ => self.register(name)?,
         };
+        if matches!(cell, Cell::Scalar(register) if words.len() > 1 && usize::from(register) + words.len() > SCALARS as usize)
+        {
+            return Err(self.error(format!("no register behind {name}")));
+        }
         side.push((cell, words));
         Ok(())
     }
@@ -152,7 +163,9 @@ impl Case {
                         .zip(words.iter().cycle())
                         .for_each(|(n, &word)| state.set_vgpr(register, n, word));
                 }
-                Cell::Scalar(register) => state.set_sgpr(register, words[0]),
+                Cell::Scalar(register) => {
+                    (register..).zip(words).for_each(|(register, &word)| state.set_sgpr(register, word));
+                }
                 Cell::Scc => state.scc = words[0] != 0,
                 Cell::Lds(at) => put(&mut state.lds, at, words),
                 Cell::Memory(at) => put(&mut state.memory, at, words),
@@ -167,7 +180,9 @@ impl Case {
         self.after.iter().find_map(|(cell, words)| {
             let got: Vec<u32> = match *cell {
                 Cell::Vector(register) => (0..LANES).map(|lane| after.vgpr(register, lane)).collect(),
-                Cell::Scalar(register) => vec![after.sgpr(register)],
+                Cell::Scalar(register) => {
+                    (register..).take(words.len()).map(|register| after.sgpr(register)).collect()
+                }
                 Cell::Scc => vec![u32::from(after.scc)],
                 Cell::Lds(at) => get(&after.lds, at, words.len()),
                 Cell::Memory(at) => get(&after.memory, at, words.len()),
@@ -190,5 +205,5 @@ fn get(bytes: &[u8], at: u32, count: usize) -> Vec<u32> {
     words.map(|bytes| bytes.iter().rev().fold(0, |word, &byte| word << 8 | u32::from(byte))).collect()
 }
 
-/// Where memory lies, for registers with addresses: bits 63:32; the low word is the distance from there.
+/// Bits 63:32 of where memory lies, for registers with addresses; the low word is the distance from there.
 const _: () = assert!(BASE == 7 << 32);

@@ -12,6 +12,17 @@
 //! 3f800000 3f800000 = 40800000
 //! end 1
 //! ```
+//!
+//! Scalar operations have a `SCC` before them (`scc=1`) and may have another behind the result: `3 4 = 7 0`. Vector operations have
+//! their bit of a carry there. Rows of comparisons have a bit. A `list` names sixteen sources, `@NAME` in a row stands for sixteen rows with each of them, and the row's result has their bits,
+//! the lowest that of the first one. `exec=N` leaves the other ones of such sixteen lanes out, which have a bit 0.
+//!
+//! ```text
+//! list some 0 1 2 3 4 5 6 7 8 9 a b c d e f
+//! op v_cmp_lt_u32 exec=ff
+//! @some 3 = 7
+//! end 1
+//! ```
 
 use std::collections::HashMap;
 use std::fmt;
@@ -67,10 +78,16 @@ pub struct Operation {
     pub mods: Mods,
     /// `MODE` as gfx11 has it.
     pub mode: u32,
+    /// `SCC` before.
+    pub scc: bool,
+    /// EXEC where it is not of all lanes.
+    pub exec: Option<u32>,
     /// Units in the last place that a result may be off: 0 where the card's arithmetic is known.
     pub within: u64,
     /// The results.
     pub rows: Vec<Row>,
+    /// Lines that they are on.
+    pub lines: usize,
 }
 
 /// One result.
@@ -82,12 +99,18 @@ pub struct Row {
     pub sources: Vec<u64>,
     /// The result's bits.
     pub result: u64,
+    /// `SCC` behind, or the bit of a mask beside the result, where it was looked at.
+    pub flag: Option<bool>,
 }
 
 /// `MODE` that compilers ask for: to nearest, denormals kept, `DX10_CLAMP`, `IEEE`.
 pub(super) const USUAL_MODE: u32 = 0x3f0;
 /// Sources an operation may have.
 const MOST_SOURCES: usize = 3;
+/// Words that data of memory may have.
+const MOST_DATA: usize = 1024;
+/// Sources of a list.
+pub(super) const LIST: usize = 16;
 
 /// Reads a set; the error names the set and the line that is cut, foreign, or contradicts another one.
 pub fn parse(name: &str, text: &str) -> Result<Set, Error> {
@@ -102,7 +125,7 @@ pub fn parse(name: &str, text: &str) -> Result<Set, Error> {
         cases: Vec::new(),
     };
     let mut open: Option<Open> = None;
-    let mut known = Known::default();
+    let (mut known, mut lists) = (Known::default(), Lists::new());
     for (number, line) in text.lines().enumerate() {
         reader.line = number + 1;
         let line = line.split('#').next().unwrap_or_default().trim();
@@ -113,6 +136,14 @@ pub fn parse(name: &str, text: &str) -> Result<Set, Error> {
             ("licence", None) => rest.clone_into(&mut set.licence),
             ("chip", None) => rest.clone_into(&mut set.chip),
             ("also", None) => set.also = rest.split(' ').map(str::to_owned).collect(),
+            ("list", None) => {
+                let (name, list) = reader.list(rest)?;
+                lists.insert(name, list);
+            }
+            ("data", None) => {
+                let (name, words) = reader.data(rest)?;
+                lists.insert(name, words);
+            }
             ("op", None) => open = Some(Open::Operation(reader.operation(&set, rest)?)),
             ("case", None) => {
                 reader.origin(&set)?;
@@ -134,11 +165,13 @@ pub fn parse(name: &str, text: &str) -> Result<Set, Error> {
                 None => {}
             },
             (_, Some(Open::Operation(operation))) => {
-                let row = reader.row(operation, line)?;
-                known.row(&reader, operation, &row)?;
-                operation.rows.push(row);
+                for row in reader.rows(operation, &lists, line)? {
+                    known.row(&reader, operation, &row)?;
+                    operation.rows.push(row);
+                }
+                operation.lines += 1;
             }
-            (_, Some(Open::Case(case))) => reader.cell(case, line)?,
+            (_, Some(Open::Case(case))) => reader.cell(case, &lists, line)?,
             _ => return Err(reader.error(format!("{word:?} is no line of a set"))),
         }
     }
@@ -166,23 +199,28 @@ impl Open {
     }
 }
 
-/// Key of a row: operation, modifiers, `MODE` and sources.
-type RowKey = (String, Mods, u32, Vec<u64>);
+/// Lists of sources and words of memory by their names.
+pub(super) type Lists = HashMap<String, Vec<u64>>;
+
+/// Key of a row: operation, modifiers, the state before, lane where it matters, and sources.
+type RowKey = (String, Mods, (u32, bool, Option<u32>), Option<usize>, Vec<u64>);
 
 /// Results so far, by what they are of, with their lines.
 #[derive(Default)]
 struct Known {
-    rows: HashMap<RowKey, (usize, u64)>,
+    rows: HashMap<RowKey, (usize, (u64, Option<bool>))>,
     cases: HashMap<(Vec<u32>, Cells), (usize, Cells)>,
 }
 
 impl Known {
     fn row(&mut self, reader: &Reader<'_>, operation: &Operation, row: &Row) -> Result<(), Error> {
-        let key = (operation.name.clone(), operation.mods, operation.mode, row.sources.clone());
-        match self.rows.insert(key, (row.line, row.result)) {
-            Some((other, result)) if result != row.result => {
-                Err(reader
-                    .error(format!("contradicts line {other}: {result:x} there, {:x} here", row.result)))
+        let lane = operation.exec.map(|_| operation.rows.len() % LIST);
+        let before = (operation.mode, operation.scc, operation.exec);
+        let key = (operation.name.clone(), operation.mods, before, lane, row.sources.clone());
+        match self.rows.insert(key, (row.line, (row.result, row.flag))) {
+            Some((other, seen)) if seen != (row.result, row.flag) => {
+                let (there, here) = (said(seen), said((row.result, row.flag)));
+                Err(reader.error(format!("contradicts line {other}: {there} there, {here} here")))
             }
             _ => Ok(()),
         }
@@ -199,7 +237,12 @@ impl Known {
     }
 }
 
-/// Where a set is read.
+/// A result as messages have it.
+fn said((result, flag): (u64, Option<bool>)) -> String {
+    flag.map_or_else(|| format!("{result:x}"), |flag| format!("{result:x} {}", u8::from(flag)))
+}
+
+/// Place in a set that is read.
 pub(super) struct Reader<'a> {
     name: &'a str,
     pub(super) line: usize,
@@ -231,14 +274,24 @@ impl Reader<'_> {
         self.origin(set)?;
         let mut words = rest.split(' ');
         let name = words.next().unwrap_or_default().to_owned();
-        let (mods, rows) = (Mods { op_sel_hi: 7, ..Mods::default() }, Vec::new());
-        let mut operation = Operation { name, mods, mode: USUAL_MODE, within: 0, rows };
+        let mut operation = Operation {
+            name,
+            mods: Mods { op_sel_hi: 7, ..Mods::default() },
+            mode: USUAL_MODE,
+            scc: false,
+            exec: None,
+            within: 0,
+            rows: Vec::new(),
+            lines: 0,
+        };
         for word in words {
             let (key, value) = word.split_once('=').unwrap_or((word, "1"));
             let value = self.number(value, 32)?;
             let small = (value & 15) as u8;
             match key {
                 "mode" => operation.mode = value as u32,
+                "scc" => operation.scc = value != 0,
+                "exec" => operation.exec = Some(value as u32),
                 "within" => operation.within = value,
                 "omod" => operation.mods.omod = small & 3,
                 "clamp" => operation.mods.clamp = value != 0,
@@ -253,24 +306,71 @@ impl Reader<'_> {
         Ok(operation)
     }
 
-    fn row(&self, operation: &Operation, line: &str) -> Result<Row, Error> {
+    /// A list: its name and its sources.
+    fn list(&self, rest: &str) -> Result<(String, Vec<u64>), Error> {
+        let (name, values) = rest.split_once(' ').unwrap_or((rest, ""));
+        let list: Vec<u64> = self.sources(values, 64)?;
+        match list.len() {
+            LIST => Ok((name.to_owned(), list)),
+            count => Err(self.error(format!("cut: the list {name:?} has {count} sources, not {LIST}"))),
+        }
+    }
+
+    /// Words of memory with a name.
+    fn data(&self, rest: &str) -> Result<(String, Vec<u64>), Error> {
+        let (name, values) = rest.split_once(' ').unwrap_or((rest, ""));
+        let words = self.sources(values, 32)?;
+        if words.is_empty() || words.len() > MOST_DATA {
+            return Err(self.error(format!("the data {name:?} are {} words", words.len())));
+        }
+        Ok((name.to_owned(), words))
+    }
+
+    fn sources(&self, digits: &str, bits: u32) -> Result<Vec<u64>, Error> {
+        digits.split_whitespace().map(|digits| self.number(digits, bits)).collect()
+    }
+
+    /// A row, or those of a list.
+    fn rows(&self, operation: &Operation, lists: &Lists, line: &str) -> Result<Vec<Row>, Error> {
         let Some((sources, result)) = line.split_once('=') else {
             return Err(self.error("cut: a row has no result".to_owned()));
         };
-        let sources: Vec<u64> =
-            sources.split_whitespace().map(|digits| self.number(digits, 64)).collect::<Result<_, _>>()?;
-        let expected = operation.rows.first().map_or(sources.len(), |row| row.sources.len());
-        if sources.is_empty() || sources.len() > MOST_SOURCES || sources.len() != expected {
-            return Err(self.error(format!("{} sources", sources.len())));
+        let (list, sources) = match sources.trim().strip_prefix('@').map(|rest| rest.split_once(' ')) {
+            Some(Some((name, rest))) => {
+                let list = lists.get(name).filter(|list| list.len() == LIST);
+                (Some(list.ok_or_else(|| self.error(format!("{name:?} is no list")))?), rest)
+            }
+            _ => (None, sources),
+        };
+        if operation.exec.is_some() && list.is_none() {
+            return Err(self.error("a row without a list, and an EXEC".to_owned()));
         }
-        Ok(Row { line: self.line, sources, result: self.number(result.trim(), 64)? })
+        let rest = self.sources(sources, 64)?;
+        let count = rest.len() + usize::from(list.is_some());
+        let expected = operation.rows.first().map_or(count, |row| row.sources.len());
+        if count == 0 || count > MOST_SOURCES || count != expected {
+            return Err(self.error(format!("{count} sources")));
+        }
+        let (result, flag) = match result.trim().split_once(' ') {
+            Some((result, flag)) => (result, Some(self.number(flag.trim(), 1)? != 0)),
+            None => (result.trim(), None),
+        };
+        let result = self.number(result, if list.is_some() { LIST as u32 } else { 64 })?;
+        let Some(list) = list else {
+            return Ok(vec![Row { line: self.line, sources: rest, result, flag }]);
+        };
+        let row = |(lane, &first): (usize, &u64)| {
+            let sources = std::iter::once(first).chain(rest.iter().copied()).collect();
+            Row { line: self.line, sources, result: result >> lane & 1, flag }
+        };
+        Ok(list.iter().enumerate().map(row).collect())
     }
 
     fn count(&self, operation: &Operation, rest: &str) -> Result<(), Error> {
         match rest.trim().parse::<usize>() {
-            Ok(rows) if rows == operation.rows.len() && rows != 0 => Ok(()),
+            Ok(rows) if rows == operation.lines && rows != 0 => Ok(()),
             _ => {
-                let why = format!("cut: {} has {} rows, not {rest:?}", operation.name, operation.rows.len());
+                let why = format!("cut: {} has {} rows, not {rest:?}", operation.name, operation.lines);
                 Err(self.error(why))
             }
         }
@@ -315,12 +415,52 @@ mod tests {
             "set some, line 1: foreign: no source before the first operation"
         );
     }
+
+    #[test]
+    fn lists_and_results_with_scc_that_are_cut_foreign_or_contradict_themselves_are_refused_by_line() {
+        let set = |body: &str| why(&format!("{HEAD}{body}"));
+        let list = "list some 0 1 2 3 4 5 6 7 8 9 a b c d e f\n";
+        let with = |body: &str| set(&format!("{list}{body}"));
+        assert_eq!(with("op v_cmp_lt_u32\n@some 3 = 7\n1 3 = 1\nend 2\n"), "");
+        assert_eq!(set("list some 1 2\n"), "set some, line 4: cut: the list \"some\" has 2 sources, not 16");
+        assert_eq!(with("op a\n@other 3 = 7\nend 1\n"), "set some, line 6: \"other\" is no list");
+        assert_eq!(with("op a\n@some = 7\nend 1\n"), "set some, line 6: \"@some\" is no number of 64 bits");
+        assert_eq!(
+            with("op a\n@some 3 = 10000\nend 1"),
+            "set some, line 6: \"10000\" is no number of 16 bits"
+        );
+        assert_eq!(
+            with("op a exec=ff\n1 3 = 1\nend 1"),
+            "set some, line 6: a row without a list, and an EXEC"
+        );
+        assert_eq!(
+            with("op a\n@some 3 = 7\n1 3 = 0\nend 2"),
+            "set some, line 7: contradicts line 6: 1 there, 0 here"
+        );
+        assert_eq!(with("op a\n@some 3 = 7\nend 1\nop a exec=3\n@some 3 = 3\nend 1"), "");
+        assert_eq!(
+            set("op s_add_co_u32\n1 2 = 3 2\nend 1"),
+            "set some, line 5: \"2\" is no number of 1 bits"
+        );
+        assert_eq!(
+            set("op a\n1 2 = 3 0\n1 2 = 3 1\nend 2"),
+            "set some, line 6: contradicts line 5: 3 0 there, 3 1 here"
+        );
+        assert_eq!(set("op a\n1 2 = 3 0\nend 1\nop a scc=1\n1 2 = 3 1\nend 1"), "");
+    }
+
     #[test]
     fn cases_that_are_cut_foreign_or_contradict_themselves_are_refused_by_line() {
         let set = |body: &str| why(&format!("{HEAD}{body}"));
         let load = "case ds_load_b32 d8d80001 06000000\nin exec = 1\nin lds 0 = 1 2\n";
         assert_eq!(set(&format!("{load}out v6 = 2\nend\n")), "");
         assert_eq!(set(load), "set some, line 6: cut: ds_load_b32 has no end");
+        let data = "data some 1 2\ncase s 0\n";
+        assert_eq!(set(&format!("{data}in mem 8 = @some\nin s4 = 1 2\nout s0 = 3\nend\n")), "");
+        assert_eq!(set(&format!("{data}in mem 8 = @other\n")), "set some, line 6: \"other\" is no data");
+        assert_eq!(set("data some\n"), "set some, line 4: the data \"some\" are 0 words");
+        assert_eq!(set("data some 100000000\n"), "set some, line 4: \"100000000\" is no number of 32 bits");
+        assert_eq!(set("case s 0\nin s99 = 1 2\n"), "set some, line 5: no register behind s99");
         assert_eq!(set(&format!("{load}end\n")), "set some, line 7: cut: ds_load_b32 has no result");
         assert_eq!(set(&format!("{load}out v6\n")), "set some, line 7: cut: a cell has no values");
         assert_eq!(set(&format!("{load}out v64 = 1\n")), "set some, line 7: \"v64\" is no cell");
