@@ -154,13 +154,14 @@ fn watch(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
 fn watch_lanes(w: &mut Wave, d: &Di, lanes: impl Iterator<Item = u32>) -> Flow {
     let Some(&rule) = RULES.get(d.imm as usize & 0xff) else { return Flow::NEXT };
     let (input, output, arity) = (format(d.dst), format(d.dst2), (d.imm >> 8) as usize);
-    let sign = 1u64 << (width(input) - 1);
     let mut raised = 0;
     for lane in lanes {
         let mut values = [0; 3];
         for (n, value) in values.iter_mut().enumerate().take(arity) {
             let source = &d.src[n];
-            *value = operand(w, source, d.aux >> (2 * n) & 3, lane);
+            let code = d.aux >> (2 * n) & 3;
+            let sign = 1u64 << [15, 31, 63, 63][usize::from(code)];
+            *value = operand(w, source, code, lane);
             if source.abs {
                 *value &= !sign;
             }

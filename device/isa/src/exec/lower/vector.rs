@@ -273,8 +273,8 @@ impl Lowering {
                 Format::Bits
             };
             let mut source = self.operand(o, n, Width { bits: entry.bits[n], format, signed })?;
-            if format == Format::Bits || (n > 0 && integers) {
-                // `neg` and `abs` mean nothing to an integer operand.
+            if (format == Format::Bits && !integers) || (n > 0 && integers && entry.bits[n] == 16) {
+                // Integers' `neg` and `abs` have no effect here, but on 32 bits of a float operation.
                 (source.neg, source.abs) = (false, false);
             }
             *slot = source;

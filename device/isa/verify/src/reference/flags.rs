@@ -226,8 +226,8 @@ fn other(l: &Lane<'_>) -> Option<u32> {
     use Op::*;
     let (single, wide) = (l.single(), l.wide());
     Some(match l.vector.op {
-        V_LDEXP_F32 => scaled::<F32>(l, l.i32(1)),
-        V_LDEXP_F64 => scaled::<F64>(l, l.i32(1)),
+        V_LDEXP_F32 => scaled::<F32>(l, l.integer(1) as i32),
+        V_LDEXP_F64 => scaled::<F64>(l, l.integer(1) as i32),
         V_CVT_F64_F32 => conversion::<F32, F64>(l.f32(0), single, wide),
         V_CVT_F32_F64 => conversion::<F64, F32>(l.f64(0), wide, single),
         V_CVT_F16_F32 => conversion::<F32, F16>(l.f32(0), single, wide),

@@ -384,8 +384,8 @@ fn other(l: &Lane<'_>) -> Option<Out> {
     match l.vector.op {
         V_MUL_DX9_ZERO_F32 => Some(dx9(l, false)),
         V_FMA_DX9_ZERO_F32 | V_FMAC_DX9_ZERO_F32 => Some(dx9(l, true)),
-        V_LDEXP_F32 => Some(l.out32(ldexp::<F32>(l.f32(0), l.i32(1), single))),
-        V_LDEXP_F64 => Some(l.out64(ldexp::<F64>(l.f64(0), l.i32(1), wide))),
+        V_LDEXP_F32 => Some(l.out32(ldexp::<F32>(l.f32(0), l.integer(1) as i32, single))),
+        V_LDEXP_F64 => Some(l.out64(ldexp::<F64>(l.f64(0), l.integer(1) as i32, wide))),
         V_LDEXP_F16 => {
             // A constant in place of the exponent is one of half precision.
             let power = (l.packed(1, true) >> (16 * (u32::from(l.vector.mods.op_sel) >> 1 & 1))) as i16;

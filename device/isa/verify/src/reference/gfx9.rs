@@ -134,7 +134,7 @@ pub(crate) fn known_as(op: Op) -> Op {
 /// its destination.
 pub(crate) fn packed_into(l: &Lane<'_>) -> Option<u32> {
     if l.vector.op != Op::V_CVT_PKACCUM_U8_F32 {
-        return Some(l.u32(2));
+        return Some(l.integer(2));
     }
     let register = l.state.vector_register(l.vector.dst)?;
     Some(l.state.vpair(register, l.lane) as u32)

@@ -160,6 +160,11 @@ impl Lane<'_> {
         if mods.neg >> n & 1 != 0 { bits ^ sign } else { bits }
     }
 
+    /// Source `n` of a float operation as an integer, whose highest bit `abs` clears and `neg` flips.
+    pub(crate) fn integer(&self, n: usize) -> u32 {
+        self.modified(n, u64::from(self.u32(n)), 0x8000_0000) as u32
+    }
+
     /// Source `n` as half precision.
     pub(crate) fn f16(&self, n: usize) -> u64 {
         let bits = match self.raw(n) {
