@@ -1,5 +1,7 @@
 //! Elements of lanes one after the other, of which many are in one page.
 
+use core::marker::PhantomData;
+
 use super::tlb::PAGE_SIZE;
 use super::words::read_words;
 use super::{Access, Fault, Global, Unaligned, Word, crosses};
@@ -34,7 +36,82 @@ fn lanes(mut mask: u16) -> impl Iterator<Item = usize> {
     })
 }
 
+/// Places of the elements of a wave's lanes on the host.
+pub(crate) struct Found<'a, T> {
+    hosts: [[*const u8; 16]; 4],
+    /// The sixteen whose elements those of each are.
+    of: [u8; 4],
+    borrowed: PhantomData<&'a T>,
+}
+
+/// Read for lanes that have no element.
+static NOTHING: u64 = 0;
+
+impl<T: Word> Found<'_, T> {
+    /// The element of a lane of a sixteen; zero for one that has none.
+    #[inline(always)]
+    pub(crate) fn load(&self, sixteen: usize, lane: usize) -> T {
+        let host = self.hosts[usize::from(self.of[sixteen & 3] & 3)][lane & 15];
+        // SAFETY: the TLB gave a pointer into a page that the element does not cross, and its owner is borrowed; or it is `NOTHING`.
+        unsafe { host.cast::<Unaligned<T>>().read_volatile() }.0
+    }
+}
+
+/// Says whether addresses are the same, without a jump for each.
+#[inline(always)]
+fn are_same(a: &[u64; 16], b: &[u64; 16]) -> bool {
+    let mut differ = 0;
+    for lane in 0..16 {
+        differ |= a[lane] ^ b[lane];
+    }
+    differ == 0
+}
+
 impl Global<'_> {
+    /// Finds the elements of a wave's lanes, the highest first; the fault, and the lane that has it. `None` where they have to be loaded one
+    /// by one: an element is in two pages, or accesses are watched.
+    #[inline(always)]
+    pub(crate) fn find_each<T: Word>(
+        &mut self,
+        addresses: &[[u64; 16]; 4],
+        masks: [u16; 4],
+    ) -> Result<Option<Found<'_, T>>, (Fault, usize)> {
+        let mut hosts = [[(&raw const NOTHING).cast(); 16]; 4];
+        let mut of = [0, 1, 2, 3];
+        if self.tlb.is_watched() {
+            return Ok(None);
+        }
+        let mut page = Page::NONE;
+        for sixteen in (0..4).rev() {
+            let mask = masks[sixteen];
+            // For matrix instructions both sixteens of a half load the same.
+            if sixteen % 2 == 0
+                && mask == masks[sixteen + 1]
+                && are_same(&addresses[sixteen], &addresses[sixteen + 1])
+            {
+                of[sixteen] = of[sixteen + 1];
+                continue;
+            }
+            if mask == 0 {
+                continue;
+            }
+            for lane in (0..16).rev() {
+                let va = addresses[sixteen][lane];
+                if mask != u16::MAX && mask >> lane & 1 == 0 {
+                    continue;
+                }
+                if crosses(va, T::SIZE) {
+                    return Ok(None);
+                }
+                hosts[sixteen][lane] = match page.host(self, va) {
+                    Ok(host) => host,
+                    Err(fault) => return Err((fault, sixteen * 16 + lane)),
+                };
+            }
+        }
+        Ok(Some(Found { hosts, of, borrowed: PhantomData }))
+    }
+
     /// Loads `N` words for each lane of `mask`, the highest lane first, and hands them over; the fault, and the lane that has it. Lanes
     /// above it are done.
     #[inline(always)]

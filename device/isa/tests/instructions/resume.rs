@@ -50,7 +50,7 @@ const fn case(text: &'static str, words: [u32; 2], form: Form, effect: Effect, b
     Case { text, words, form, effect, bytes }
 }
 
-const CASES: [Case; 24] = {
+const CASES: [Case; 25] = {
     use Effect::{Add, Load, LoadToLds, Store};
     use Form::{Buffer, ByLane, Flat, Global, Scratch};
     [
@@ -114,6 +114,7 @@ const CASES: [Case; 24] = {
         case("buffer_load_lds_b32 v0, s[4:7], 0 offen", [0xe0c4_0000, 0x8041_0000], Buffer, LoadToLds, 4),
         case("global_store_addtid_b32 v2, s[8:9]", [0xdca6_0000, 0x0008_0200], ByLane, Store(2), 4),
         case("global_load_addtid_b32 v4, s[8:9]", [0xdca2_0000, 0x0408_0000], ByLane, Load(4), 4),
+        case("global_load_u16 v0, v[0:1], off", [0xdc4a_0000, 0x007c_0000], Global, Load(0), 2),
     ]
 };
 

@@ -66,17 +66,37 @@ impl Narrow {
     /// The register after loading `value` over `old`.
     #[inline(always)]
     pub(crate) fn merge(self, old: u32, value: u16) -> u32 {
-        let wide = match (self.bytes, self.signed) {
-            (1, true) => i32::from(value as i8).cast_unsigned(),
-            (1, false) => u32::from(value & 255),
-            (_, true) => i32::from(value.cast_signed()).cast_unsigned(),
-            (_, false) => u32::from(value),
+        self.merger().merge(old, value)
+    }
+
+    /// The same for many values.
+    #[inline(always)]
+    pub(crate) fn merger(self) -> Merger {
+        let all = if self.bytes == 1 { 0xff } else { 0xffff };
+        let (stays, shift) = match self.half {
+            None => (0, 0),
+            Some(Half::Low) => (0xffff_0000, 0),
+            Some(Half::High) => (0xffff, 16),
         };
-        match self.half {
-            None => wide,
-            Some(Half::Low) => old & 0xffff_0000 | wide & 0xffff,
-            Some(Half::High) => old & 0xffff | wide << 16,
-        }
+        Merger { all, sign: if self.signed { all / 2 + 1 } else { 0 }, stays, shift }
+    }
+}
+
+/// Bits of a value, its sign, bits of a register that stay, and where the value goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Merger {
+    all: u32,
+    sign: u32,
+    stays: u32,
+    shift: u32,
+}
+
+impl Merger {
+    /// The register after loading `value` over `old`.
+    #[inline(always)]
+    pub(crate) fn merge(self, old: u32, value: u16) -> u32 {
+        let wide = (u32::from(value) & self.all ^ self.sign).wrapping_sub(self.sign);
+        old & self.stays | wide << self.shift & !self.stays
     }
 }
 

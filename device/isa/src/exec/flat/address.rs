@@ -73,20 +73,34 @@ pub(super) fn global_addresses(w: &Wave, m: &Machine<'_>, d: &Di, first_lane: u3
     let low = &w.v.row(d.src[0].value + half)[chunk].0;
     let offset = i64::from(d.imm.cast_signed());
     let form = Form::of(d);
+    let mut addresses = [0; 16];
+    // No closures: these are not always part of the code around them.
     match form {
         Form::Global | Form::Flat => {
             let high = &w.v.row(d.src[0].value + half + w.halves)[chunk].0;
-            let bases: [u64; 16] = core::array::from_fn(|i| u64::from(low[i]) | u64::from(high[i]) << 32);
-            let is_global = |&va: &u64| matches!(m.apertures.segment(va), Segment::Global(_));
-            (form == Form::Global || bases.iter().all(is_global))
-                .then(|| bases.map(|base| base.wrapping_add_signed(offset)))
+            for i in 0..16 {
+                addresses[i] = u64::from(low[i]) | u64::from(high[i]) << 32;
+            }
+            if form == Form::Flat {
+                for va in addresses {
+                    if !matches!(m.apertures.segment(va), Segment::Global(_)) {
+                        return None;
+                    }
+                }
+            }
+            for address in &mut addresses {
+                *address = address.wrapping_add_signed(offset);
+            }
         }
         Form::GlobalScalar => {
             let base = d.src[2].scalar64(w).wrapping_add_signed(offset);
-            Some(core::array::from_fn(|i| base.wrapping_add(u64::from(low[i]))))
+            for i in 0..16 {
+                addresses[i] = base.wrapping_add(u64::from(low[i]));
+            }
         }
-        Form::Scratch => None,
+        Form::Scratch => return None,
     }
+    Some(addresses)
 }
 
 /// GPU virtual address of a byte of a lane's private memory.

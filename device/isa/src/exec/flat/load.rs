@@ -228,6 +228,10 @@ per_backend! {
 
 pub(super) fn load_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let narrow = Narrow::unpack(d.aux);
+    let done = if narrow.bytes == 1 { load_found::<u8>(w, m, d) } else { load_found::<u16>(w, m, d) };
+    if done {
+        return Flow::NEXT;
+    }
     let loaded = if narrow.bytes == 1 { load_parts::<u8>(w, m, d) } else { load_parts::<u16>(w, m, d) };
     match loaded {
         Ok(loaded) => {
@@ -246,6 +250,37 @@ pub(super) fn load_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     }
 }
 
+/// Loads parts of registers where all of them are in pages that can be read. Returns false where one is not, and has changed nothing then.
+#[inline(always)]
+fn load_found<T: Word + Into<u16>>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> bool {
+    let merger = Narrow::unpack(d.aux).merger();
+    let (mut addresses, mut masks) = ([[0; 16]; SIXTEENS], [0; SIXTEENS]);
+    for half in 0..w.halves {
+        let parts = split(exec_half(w, half));
+        for chunk in 0..2 {
+            let at = half as usize * 2 + chunk;
+            let Some(of_lanes) = global_addresses(w, m, d, at as u32 * 16) else { return false };
+            (addresses[at], masks[at]) = (of_lanes, parts[chunk]);
+        }
+    }
+    let Ok(Some(found)) = m.global.find_each::<T>(&addresses, masks) else { return false };
+    for at in (0..w.halves as usize * 2).rev() {
+        let row = &mut w.v.row_mut(d.dst + at as u32 / 2)[at % 2].0;
+        if masks[at] == u16::MAX {
+            for lane in (0..16).rev() {
+                row[lane] = merger.merge(row[lane], found.load(at, lane).into());
+            }
+            continue;
+        }
+        for lane in (0..16).rev() {
+            if masks[at] >> lane & 1 != 0 {
+                row[lane] = merger.merge(row[lane], found.load(at, lane).into());
+            }
+        }
+    }
+    true
+}
+
 /// Loads parts of registers, as [`load`]; an error is the lane that fails.
 #[inline(always)]
 fn load_parts<T: Word + Into<u16>>(
@@ -255,21 +290,14 @@ fn load_parts<T: Word + Into<u16>>(
 ) -> Result<[[u16; 16]; SIXTEENS], (Failure, u32)> {
     let mut loaded = [[0; 16]; SIXTEENS];
     for half in (0..w.halves).rev() {
-        // Addresses of what sixteen lanes loaded: for matrix instructions the others load the same.
-        let mut before = ([0; 16], 0);
         let masks = split(exec_half(w, half));
         for chunk in [1, 0] {
             let (mask, at) = (masks[chunk], half as usize * 2 + chunk);
             let first_lane = half * 32 + chunk as u32 * 16;
             if let Some(addresses) = global_addresses(w, m, d, first_lane) {
-                if mask == u16::MAX && before == (addresses, mask) && !m.global.tlb.is_watched() {
-                    loaded[at] = loaded[at + 1];
-                    continue;
-                }
                 let values = &mut loaded[at];
                 let done = m.global.load_each(&addresses, mask, |lane, value: T| values[lane] = value.into());
                 done.map_err(|(fault, lane)| (Failure::Memory(fault), first_lane + lane as u32))?;
-                before = (addresses, mask);
                 continue;
             }
             for i in lanes_down(mask.into()) {
