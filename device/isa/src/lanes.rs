@@ -249,6 +249,15 @@ pub(crate) trait Lanes: 'static {
         // SAFETY: the caller's promise.
         unsafe { write_words(at, &Self::to_array(value)) };
     }
+    /// Words of a table by their numbers, of which the low five bits count.
+    #[inline(always)]
+    fn pick(table: &[u32; 32], at: Self::V) -> Self::V {
+        let mut words = Self::to_array(at);
+        for word in &mut words {
+            *word = table[*word as usize & 31];
+        }
+        Self::from_array(words)
+    }
     /// The words at sixteen byte addresses of LDS, wrapped to its largest size.
     #[inline(always)]
     fn gather(memory: &[u8; LDS_STORAGE], at: Self::V) -> Self::V {

@@ -6,7 +6,8 @@
 //! Radeon Pro W7900 and a Radeon AI Pro R9700.
 
 use super::float::single::{self, INFINITY, NAN, ONE, SIGN};
-use super::sixteen::sixteen;
+use super::sixteen::{again, cut, magnitudes, product, rounded, scaled};
+use crate::lanes::Lanes;
 
 /// Terms of a part: constant, linear, quadratic and cubic one.
 type Terms = [i64; 4];
@@ -162,7 +163,7 @@ impl Place {
         let kept = (24 + moved).min(34);
         let second = nearest(inner * ((root * root) >> (34 - kept)), 33 + kept - digits);
         let sum = (constant.unsigned_abs() << (digits - 26)) + first - second;
-        cut(sum, digits)
+        cut_to_single(sum, digits)
     }
 
     /// A result with its sign.
@@ -186,7 +187,7 @@ fn nearest_by(value: u64, digits: u64) -> u64 {
 
 /// A number with `digits` digits after the point, cut to a single.
 #[inline(always)]
-fn cut(value: u64, digits: u32) -> u32 {
+fn cut_to_single(value: u64, digits: u32) -> u32 {
     // Fewer than 53 digits are exact as a double.
     let wide = f64::from_bits(value & ((1 << 52) - 1) | 0x433 << 52) - 2f64.powi(52);
     ((wide.to_bits() >> 29) as u32).wrapping_sub((1023 + digits - 127) << 23)
@@ -225,22 +226,14 @@ fn sine_or_cosine(a: u32, cosine: bool) -> u32 {
     }
     let place = Place::of(a, cosine);
     if !place.is_near_zero() {
-        return usual(a, cosine, TERMS[place.part]).0;
+        let value = if place.part >= 16 && place.distance - place.back < NO_DISTANCE {
+            ONE
+        } else {
+            cut_to_single(place.magnitude(TERMS[place.part]), 29)
+        };
+        return place.signed(value, a, cosine);
     }
     if place.distance == 0 { 0 } else { place.signed(place.small(TERMS[place.part]), a, cosine) }
-}
-
-/// The function, and true if it needs no more digits here than elsewhere.
-#[inline(always)]
-fn usual(a: u32, cosine: bool, terms: Terms) -> (u32, bool) {
-    let magnitude = a & !SIGN;
-    let place = Place::of(a, cosine);
-    let value = cut(place.magnitude(terms), 29);
-    let value = if place.part >= 16 && place.distance - place.back < NO_DISTANCE { ONE } else { value };
-    let least = if cosine { 0x0080_0000 } else { SMALL };
-    // Of whole numbers with no digits after the point the phase is 0.
-    let within = magnitude.wrapping_sub(least) < INFINITY - least;
-    (place.signed(value, a, cosine), within & !place.is_near_zero())
 }
 
 /// `v_sin_f32`, of turns.
@@ -253,18 +246,79 @@ pub(super) fn cosine(a: u32) -> u32 {
     sine_or_cosine(a, true)
 }
 
-/// The same of sixteen numbers.
-#[inline(always)]
-pub(super) fn sines(a: &[u32; 16], r: &mut [u32; 16], definition: impl Fn(u32) -> u32) {
-    let part = |a| Place::of(a, false).part;
-    sixteen((a, r), (&TERMS, part), |a, terms| usual(a, false, terms), definition);
-}
+/// Constant, linear, quadratic and cubic terms, as [`Place::inner`] and [`Place::magnitude`] use them: magnitudes of linear and cubic ones, the
+/// quadratic ones of where the cubic ones begin.
+const COLUMNS: [[u32; 32]; 4] = {
+    let mut columns = [[0; 32]; 4];
+    let mut part = 0;
+    while part < 32 {
+        let [constant, linear, quadratic, cubic] = TERMS[part];
+        let begin = if cubic <= 0 { -quadratic } else { -(quadratic + cubic) };
+        columns[0][part] = constant as u32;
+        columns[1][part] = linear.unsigned_abs() as u32;
+        columns[2][part] = begin as u32;
+        columns[3][part] = cubic.unsigned_abs() as u32;
+        part += 1;
+    }
+    columns
+};
 
-/// The same of sixteen numbers.
+/// `v_sin_f32` or `v_cos_f32` in lanes, in integers of 32 digits.
 #[inline(always)]
-pub(super) fn cosines(a: &[u32; 16], r: &mut [u32; 16], definition: impl Fn(u32) -> u32) {
-    let part = |a| Place::of(a, true).part;
-    sixteen((a, r), (&TERMS, part), |a, terms| usual(a, true, terms), definition);
+pub(super) fn lanes<L: Lanes, const COSINE: bool>(a: L::V) -> L::V {
+    let magnitude = magnitudes::<L>(a);
+    // Shifts are by less than 32, so more of them are zeros.
+    let field = L::shr(magnitude, L::splat(23));
+    let digits = L::or(L::and(a, L::splat(0x7f_ffff)), L::splat(0x80_0000));
+    let (left, right) = (L::sub(field, L::splat(119)), L::sub(L::splat(119), field));
+    let zero = L::splat(0);
+    let phase = L::select(L::lt_u(left, L::splat(32)), L::shl(digits, left), zero);
+    let phase = L::select(L::lt_u(right, L::splat(32)), L::shr(digits, right), phase);
+    let rest = L::and(phase, L::splat(0x1fff_ffff));
+    let back = L::shr(rest, L::splat(28));
+    let all_back = L::sub(zero, back);
+    let distance = L::sub(L::xor(rest, all_back), all_back);
+    let distance = L::add(distance, L::and(all_back, L::splat(0x2000_0000)));
+    let quarter = L::and(L::shr(phase, L::splat(29)), L::splat(3));
+    let of_cosine = L::and(L::xor(L::xor(quarter, L::splat(COSINE.into())), back), L::splat(1));
+    let from = L::sub(distance, back);
+    let (sixteenth, x) = (L::shr(from, L::splat(24)), L::and(from, L::splat(0xff_ffff)));
+    let part = L::or(L::shl(of_cosine, L::splat(4)), sixteenth);
+    let [constant, linear, quadratic, cubic] = [
+        L::pick(&COLUMNS[0], part),
+        L::pick(&COLUMNS[1], part),
+        L::pick(&COLUMNS[2], part),
+        L::pick(&COLUMNS[3], part),
+    ];
+    let place = L::shr(L::add(x, L::splat(8)), L::splat(4));
+    let place = L::min_u(place, L::splat(0xf_ffff));
+    let first = product::<L>(scaled::<L>(linear, -17), L::numbers(place));
+    let sign = L::sub(zero, of_cosine);
+    let first = L::sub(L::xor(first, sign), sign);
+    let along = L::shr(L::xor(x, L::and(sign, L::splat(0xff_ffff))), L::splat(6));
+    let inner = L::add(L::shl(quadratic, L::splat(7)), rounded::<L>(L::mul(cubic, along), 11));
+    let root = L::shl(L::shr(x, L::splat(7)), L::splat(11));
+    let square = L::mul_high(root, root);
+    // One less than the product, which is rounded up then.
+    let quotient = L::mul_high(L::shl(inner, L::splat(5)), L::shl(square, L::splat(5)));
+    let exact = L::eq(L::and(L::mul(inner, square), L::splat(0x3f_ffff)), zero);
+    let large = L::shr(quotient, L::splat(25));
+    let below = L::select(exact, L::sub(quotient, L::splat(1)), quotient);
+    let second = L::sar(L::sub(L::add(below, L::splat(127)), large), L::splat(7));
+    let value = L::sub(L::add(L::shl(constant, L::splat(3)), first), L::add(second, second));
+    let bits = cut::<L>(value, L::splat(29), 0);
+    let at_once = L::lt_u(from, L::splat(NO_DISTANCE as u32)) & L::eq(of_cosine, L::splat(1));
+    let bits = L::select(at_once, L::splat(ONE), bits);
+    let turned = if COSINE {
+        L::shl(L::xor(L::shr(quarter, L::splat(1)), quarter), L::splat(31))
+    } else {
+        L::xor(L::shl(L::shr(quarter, L::splat(1)), L::splat(31)), L::and(a, L::splat(SIGN)))
+    };
+    let least = if COSINE { 0x0080_0000 } else { SMALL };
+    let within = L::lt_u(L::sub(magnitude, L::splat(least)), L::splat(INFINITY - least));
+    let near_zero = L::lt_u(part, L::splat(2));
+    let definition = if COSINE { cosine } else { sine };
+    again::<L>(a, L::or(bits, turned), !within | near_zero, definition)
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@
 //! R9700. Denormals are zeros.
 
 use super::float::{flushed, single};
-use super::sixteen::sixteen;
+use super::sixteen::{again, columns, cut, signs};
+use crate::lanes::Lanes;
 
 /// Terms of a part: constant one with 30 digits after the point, linear one with 46, quadratic one with 24 and cubic
 /// one with 47 in steps of the mantissa, and the number that is added to the cubic one's product.
@@ -137,27 +138,92 @@ pub(super) fn logarithm(a: u32) -> u32 {
     }
 }
 
-/// The logarithm, and true if the number is positive and normal and not next to 1, for which alone it is right.
+/// The same in lanes: as [`far`], in integers of 32 digits.
 #[inline(always)]
-fn usual(a: u32, terms: Terms) -> (u32, bool) {
-    let normal = a.wrapping_sub(0x0080_0000) < single::INFINITY - 0x0080_0000;
-    (far(a, terms), normal & (a.wrapping_sub(FIRST_BELOW) >= FIRST_ABOVE - FIRST_BELOW))
+pub(super) fn logarithms<L: Lanes>(a: L::V) -> L::V {
+    const COLUMNS: [[u32; 32]; 5] = columns(&FIRST_TERMS);
+    const LAST: Terms = TERMS[32];
+    let mantissa = L::and(a, L::splat(0x7f_ffff));
+    let part = L::shr(mantissa, L::splat(18));
+    let is_last = L::eq(L::shr(mantissa, L::splat(17)), L::splat(3));
+    let mut terms = [part; 5];
+    for n in 0..5 {
+        terms[n] = L::select(is_last, L::splat(LAST[n]), L::pick(&COLUMNS[n], part));
+    }
+    let [constant, linear, quadratic, cubic, added] = terms;
+    let x = L::and(mantissa, L::splat(0x3_ffff));
+    let product = L::mul(cubic, x);
+    let low = L::add(product, added);
+    let high = L::mul_high(cubic, x);
+    let high = L::select(L::lt_u(low, product), L::add(high, L::splat(1)), high);
+    let inner = L::sub(quadratic, L::or(L::shl(high, L::splat(9)), L::shr(low, L::splat(23))));
+    let wide = L::shl(x, L::splat(10));
+    let square = L::mul_high(wide, wide);
+    let second = L::mul_high(L::shl(inner, L::splat(5)), L::shl(square, L::splat(5)));
+    let odd = L::and(L::shr(second, L::splat(25)), second);
+    let second = L::sub(second, L::and(odd, L::splat(1)));
+    let first = L::mul_high(L::shl(linear, L::splat(8)), L::shl(x, L::splat(8)));
+    // With 30 digits after the point, rounded down.
+    let less = L::shr(L::add(second, L::splat(63)), L::splat(6));
+    let fraction = L::sub(L::add(constant, first), less);
+    let whole = L::sub(L::shr(a, L::splat(23)), L::splat(127));
+    let below = signs::<L>(whole);
+    let negative = L::lt_i(whole, L::splat(0));
+    let magnitude = L::sub(L::xor(whole, below), below);
+    // The part before the point with 30 digits after it, where it is 0 or -1, or 23.
+    let is_small = L::lt_u(magnitude, L::add(L::splat(1), L::and(below, L::splat(1))));
+    let digits = L::select(is_small, L::splat(30), L::splat(23));
+    let fraction = L::select(is_small, fraction, L::shr(fraction, L::splat(7)));
+    let signed = L::sub(L::xor(fraction, below), below);
+    let bits = cut::<L>(L::add(L::shl(magnitude, digits), signed), digits, negative);
+    let bits = L::or(bits, L::and(below, L::splat(single::SIGN)));
+    let normal = L::lt_u(L::sub(a, L::splat(0x0080_0000)), L::splat(single::INFINITY - 0x0080_0000));
+    let near = L::lt_u(L::sub(a, L::splat(FIRST_BELOW)), L::splat(FIRST_ABOVE - FIRST_BELOW));
+    again::<L>(a, bits, !normal | near, logarithm)
 }
 
-/// The same of sixteen numbers.
-#[inline(always)]
-pub(super) fn logarithms(a: &[u32; 16], r: &mut [u32; 16], definition: impl Fn(u32) -> u32) {
-    sixteen((a, r), (&TERMS, part), usual, definition);
-}
+/// Terms of the parts but for the last one.
+const FIRST_TERMS: [Terms; 32] = {
+    let mut terms = [[0; 5]; 32];
+    let mut part = 0;
+    while part < 32 {
+        terms[part] = TERMS[part];
+        part += 1;
+    }
+    terms
+};
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exec::sixteen::digest;
+    use crate::exec::sixteen::{
+        digest,
+        tests::{digest_on, on},
+    };
+    use crate::exec::trans::V_LOG_F32;
+    use crate::lanes::BackendKind;
 
     #[test]
     fn all_numbers_from_a_half_to_two_have_the_digest_of_captures() {
-        assert_eq!(digest((0x3f00_0000..0x4000_0000).map(logarithm)), 0xc33a_54ef_bae0_98be);
+        let numbers = || 0x3f00_0000..0x4000_0000;
+        assert_eq!(digest(numbers().map(logarithm)), 0xc33a_54ef_bae0_98be);
+        for kind in [BackendKind::Avx2, BackendKind::Avx512] {
+            let digest = digest_on::<V_LOG_F32>(kind, numbers());
+            assert!(digest.is_none_or(|digest| digest == 0xc33a_54ef_bae0_98be), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn lanes_have_the_logarithms_of_all_mantissas_and_some_exponents() {
+        for kind in [BackendKind::Avx2, BackendKind::Avx512] {
+            let Some(lanes) = on::<V_LOG_F32>(kind) else { continue };
+            for exponent in [1_u32, 2, 62, 63, 64, 119, 124, 125, 126, 127, 128, 129, 131, 135, 190, 254] {
+                for first in (exponent << 23..(exponent + 1) << 23).step_by(16) {
+                    let a = core::array::from_fn(|lane| first + lane as u32);
+                    assert_eq!(lanes(&a), a.map(logarithm), "{kind:?} {first:x}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -44,6 +44,8 @@ pub(crate) trait VectorOp: Sized + 'static {
     const NAN: bool = false;
     /// The definition.
     fn scalar(a: Self::A, b: Self::B, c: Self::C) -> Self::D;
+    /// True if the lane form serves all modes, which flush denormals before and after it: the definition takes too long.
+    const CURVE: bool = false;
     /// Sixteen of them, for hosts with fused multiply-adds.
     #[inline(always)]
     fn sixteen(a: &[Self::A; 16], b: &[Self::B; 16], c: &[Self::C; 16], r: &mut [Self::D; 16]) {
@@ -69,6 +71,12 @@ pub(crate) trait VectorOp: Sized + 'static {
     fn lanes<L: Lanes>(a: L::V, _b: L::V, _c: L::V) -> L::V {
         a
     }
+}
+
+/// Sixteen results of a lane form with one source: for tests.
+#[cfg(test)]
+pub(crate) fn lanes_of<O: VectorOp<A = u32>>(backend: BackendKind, a: &[u32; 16]) -> [u32; 16] {
+    scalar::lanes_of::<O>(backend, a)
 }
 
 /// Instantiates a handler body for each backend.
@@ -175,15 +183,15 @@ impl Entry {
 /// Defines operations and their table.
 ///
 /// Each line is `NAME: INPUT -> OUTPUT, (a: T, b: T) -> T { scalar }`, optionally followed by `, lanes { … }` (or
-/// `, nan { … }` when NaN payloads need the scalar form), where `L` is the backend; or by `, sixteen path`, a function of sixteen
-/// lanes, their results and the scalar form; of an operation on three sources, the lanes of all of them.
+/// `, nan { … }` when NaN payloads need the scalar form, or `, curve { … }` when the scalar form takes long), where `L` is the backend; or by
+/// `, sixteen path`, a function of sixteen lanes of three sources, their results and the scalar form.
 macro_rules! vector_ops {
     ($($op:ident: $input:ident -> $output:ident, ($($arg:ident: $type:ty),*) -> $result:ty $scalar:block
-        $(, lanes $lanes:block)? $(, nan $nan:block)? $(, sixteen $sixteen:path)?)*) => {
+        $(, lanes $lanes:block)? $(, nan $nan:block)? $(, sixteen $sixteen:path)? $(, curve $curve:block)?)*) => {
         $(
             #[expect(non_camel_case_types, reason = "named as the operation")]
             pub(crate) struct $op;
-            $crate::exec::op::vector_op!($op $input $output ($($arg: $type),*) $result $scalar [$($lanes)?] [$($nan)?] [$($sixteen)?]);
+            $crate::exec::op::vector_op!($op $input $output ($($arg: $type),*) $result $scalar [$($lanes)?] [$($nan)?] [$($sixteen)?] [$($curve)?]);
         )*
         /// The operations defined here.
         #[cfg(test)]
@@ -203,9 +211,6 @@ macro_rules! vector_ops {
 pub(crate) use vector_ops;
 
 macro_rules! vector_op {
-    (@sixteen 1 $sixteen:path, $a:ident, $b:ident, $c:ident, $r:ident) => {
-        $sixteen($a, $r, |a| Self::scalar(a, 0, 0))
-    };
     (@sixteen 3 $sixteen:path, $a:ident, $b:ident, $c:ident, $r:ident) => {
         $sixteen([$a, $b, $c], $r, Self::scalar)
     };
@@ -220,17 +225,17 @@ macro_rules! vector_op {
             $crate::exec::op::uniform::<Self>(backend)
         }
     };
-    ($op:ident $input:ident $output:ident ($a:ident: $A:ty) $D:ty $scalar:block [$($lanes:block)?] [$($nan:block)?] [$($sixteen:path)?]) => {
-        $crate::exec::op::vector_op!(@impl $op $input $output 1 ($a: $A, _b: u32, _c: u32) $D $scalar [$($lanes)?] [$($nan)?] [$($sixteen)?]);
+    ($op:ident $input:ident $output:ident ($a:ident: $A:ty) $D:ty $scalar:block [$($lanes:block)?] [$($nan:block)?] [$($sixteen:path)?] [$($curve:block)?]) => {
+        $crate::exec::op::vector_op!(@impl $op $input $output 1 ($a: $A, _b: u32, _c: u32) $D $scalar [$($lanes)?] [$($nan)?] [$($sixteen)?] [$($curve)?]);
     };
-    ($op:ident $input:ident $output:ident ($a:ident: $A:ty, $b:ident: $B:ty) $D:ty $scalar:block [$($lanes:block)?] [$($nan:block)?] [$($sixteen:path)?]) => {
-        $crate::exec::op::vector_op!(@impl $op $input $output 2 ($a: $A, $b: $B, _c: u32) $D $scalar [$($lanes)?] [$($nan)?] [$($sixteen)?]);
+    ($op:ident $input:ident $output:ident ($a:ident: $A:ty, $b:ident: $B:ty) $D:ty $scalar:block [$($lanes:block)?] [$($nan:block)?] [$($sixteen:path)?] [$($curve:block)?]) => {
+        $crate::exec::op::vector_op!(@impl $op $input $output 2 ($a: $A, $b: $B, _c: u32) $D $scalar [$($lanes)?] [$($nan)?] [$($sixteen)?] [$($curve)?]);
     };
-    ($op:ident $input:ident $output:ident ($a:ident: $A:ty, $b:ident: $B:ty, $c:ident: $C:ty) $D:ty $scalar:block [$($lanes:block)?] [$($nan:block)?] [$($sixteen:path)?]) => {
-        $crate::exec::op::vector_op!(@impl $op $input $output 3 ($a: $A, $b: $B, $c: $C) $D $scalar [$($lanes)?] [$($nan)?] [$($sixteen)?]);
+    ($op:ident $input:ident $output:ident ($a:ident: $A:ty, $b:ident: $B:ty, $c:ident: $C:ty) $D:ty $scalar:block [$($lanes:block)?] [$($nan:block)?] [$($sixteen:path)?] [$($curve:block)?]) => {
+        $crate::exec::op::vector_op!(@impl $op $input $output 3 ($a: $A, $b: $B, $c: $C) $D $scalar [$($lanes)?] [$($nan)?] [$($sixteen)?] [$($curve)?]);
     };
     (@impl $op:ident $input:ident $output:ident $arity:tt ($a:ident: $A:ty, $b:ident: $B:ty, $c:ident: $C:ty) $D:ty $scalar:block
-        [$($lanes:block)?] [$($nan:block)?] [$($sixteen:path)?]) => {
+        [$($lanes:block)?] [$($nan:block)?] [$($sixteen:path)?] [$($curve:block)?]) => {
         impl $crate::exec::op::VectorOp for $op {
             type A = $A;
             type B = $B;
@@ -252,6 +257,13 @@ macro_rules! vector_op {
                 const NAN: bool = true;
                 #[inline(always)]
                 fn lanes<L: $crate::lanes::Lanes>($a: L::V, $b: L::V, $c: L::V) -> L::V $nan
+                $crate::exec::op::vector_op!(@handlers);
+            )?
+            $(
+                const LANES: bool = true;
+                const CURVE: bool = true;
+                #[inline(always)]
+                fn lanes<L: $crate::lanes::Lanes>($a: L::V, $b: L::V, $c: L::V) -> L::V $curve
                 $crate::exec::op::vector_op!(@handlers);
             )?
             $(

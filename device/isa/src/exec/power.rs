@@ -5,7 +5,8 @@
 //! give all results that were captured on a Radeon Pro W7900 and a Radeon AI Pro R9700. Denormals are zeros before and behind it.
 
 use super::float::single::{self, INFINITY, ONE, SIGN};
-use super::sixteen::sixteen;
+use super::sixteen::{again, columns, magnitudes, power_of_two, product, rounded, scaled, signs};
+use crate::lanes::Lanes;
 
 /// Terms of each part: constant and linear one with 28 digits behind the point, quadratic one with 35, cubic one with 24.
 pub(crate) const TERMS: [[u32; 4]; 32] = [
@@ -81,34 +82,59 @@ fn part(a: u32) -> usize {
 
 /// `v_exp_f32`.
 pub(super) fn power(a: u32) -> u32 {
-    usual(a, TERMS[part(a)]).0
-}
-
-/// The same from the terms of its part, for all numbers.
-#[inline(always)]
-fn usual(a: u32, terms: [u32; 4]) -> (u32, bool) {
     let field = a >> 23 & 0xff;
     let fixed = fixed(a);
-    let value = of_part(fixed & 0x1fff_ffff, terms);
+    let value = of_part(fixed & 0x1fff_ffff, TERMS[part(a)]);
     let rounded = (value + 0xfff + (value >> 13 & 1)) >> 13;
     let bits = ((fixed >> 29) as u32).wrapping_add(126).wrapping_shl(23).wrapping_add(rounded as u32);
     let within = if bits.cast_signed() < 0x0080_0000 { 0 } else { bits };
     let outside = if a & SIGN != 0 { 0 } else { INFINITY };
     let outside = if single::is_nan(a) { single::quiet(a) } else { outside };
     let small = if field < LEAST { ONE } else { within };
-    (if field < MOST { small } else { outside }, true)
+    if field < MOST { small } else { outside }
 }
 
-/// The same of sixteen numbers.
+/// The same in lanes: as [`of_part`], in singles that have all digits.
 #[inline(always)]
-pub(super) fn powers(a: &[u32; 16], r: &mut [u32; 16], definition: impl Fn(u32) -> u32) {
-    sixteen((a, r), (&TERMS, part), usual, definition);
+pub(super) fn powers<L: Lanes>(a: L::V) -> L::V {
+    const COLUMNS: [[u32; 32]; 4] = columns(&TERMS);
+    let magnitude = magnitudes::<L>(a);
+    let whole = L::floored(magnitude);
+    let digits = L::truncated(L::fmul(L::fsub(magnitude, L::numbers(whole)), L::splat(power_of_two(29))));
+    let sign = signs::<L>(a);
+    let (whole, digits) = (L::xor(whole, sign), L::and(L::xor(digits, sign), L::splat(0x1fff_ffff)));
+    let part = L::shr(digits, L::splat(24));
+    let x = L::and(digits, L::splat(0xff_ffff));
+    let [constant, linear, quadratic, cubic] = [
+        L::pick(&COLUMNS[0], part),
+        L::pick(&COLUMNS[1], part),
+        L::pick(&COLUMNS[2], part),
+        L::pick(&COLUMNS[3], part),
+    ];
+    let short = L::shr(x, L::splat(6));
+    let inner = L::add(L::shl(quadratic, L::splat(7)), L::mul(cubic, short));
+    let inner = scaled::<L>(rounded::<L>(inner, 7), -23);
+    let short = L::shl(short, L::splat(10));
+    let second = product::<L>(inner, L::numbers(L::mul_high(short, short)));
+    let first = L::shr(product::<L>(scaled::<L>(linear, -23), L::numbers(x)), L::splat(1));
+    // Eight digits of the second sum come after those of the first.
+    let sum = L::add(L::add(constant, first), L::shr(second, L::splat(8)));
+    let rest = L::and(second, L::splat(0xff));
+    let last = L::and(L::shr(sum, L::splat(5)), L::splat(1));
+    let rest = L::shr(L::add(L::add(rest, last), L::splat(0xff)), L::splat(8));
+    let sum = L::shr(L::add(L::add(sum, rest), L::splat(15)), L::splat(5));
+    let bits = L::add(L::shl(L::add(whole, L::splat(126)), L::splat(23)), sum);
+    let bits = L::select(L::flt(a, L::splat(0xc2fc_0000)), L::splat(0), bits);
+    let bits = L::select(L::lt_u(magnitude, L::splat(LEAST << 23)), L::splat(ONE), bits);
+    again::<L>(a, bits, !L::flt(a, L::splat(MOST << 23)), power)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exec::sixteen::digest;
+    use crate::exec::sixteen::{digest, tests::digest_on};
+    use crate::exec::trans::V_EXP_F32;
+    use crate::lanes::BackendKind;
 
     #[test]
     fn all_numbers_between_whole_ones_have_the_digests_of_captures() {
@@ -116,6 +142,11 @@ mod tests {
             |sign: u32| (0..1 << 24).map(move |n: u32| (n as f32 * 2f32.powi(-24)).to_bits() | sign);
         assert_eq!(digest(numbers(0).map(power)), 0x6895_9bb6_84f4_2e5f);
         assert_eq!(digest(numbers(SIGN).map(power)), 0x88b7_5684_494d_b8d3);
+        for kind in [BackendKind::Avx2, BackendKind::Avx512] {
+            let of = |sign| digest_on::<V_EXP_F32>(kind, numbers(sign));
+            assert!(of(0).is_none_or(|digest| digest == 0x6895_9bb6_84f4_2e5f), "{kind:?}");
+            assert!(of(SIGN).is_none_or(|digest| digest == 0x88b7_5684_494d_b8d3), "{kind:?}");
+        }
     }
 
     #[test]

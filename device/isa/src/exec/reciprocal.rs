@@ -11,6 +11,8 @@ mod uppers;
 pub(crate) use uppers::Faithful;
 
 use super::float::{flushed, single};
+use super::sixteen::defined;
+use crate::lanes::Lanes;
 
 /// Bits of a number's place below its part's number.
 const PART: u32 = 18;
@@ -48,7 +50,8 @@ impl Mapping {
     #[inline(always)]
     fn polynomial(&self, place: u32) -> (u32, u32) {
         let terms = self.terms[(place >> PART) as usize & (self.terms.len() - 1)];
-        let [constant, linear, quadratic, cubic] = terms.map(u64::from);
+        let [constant, linear, quadratic, cubic] =
+            [terms[0] as u64, terms[1] as u64, terms[2] as u64, terms[3] as u64];
         let x = u64::from(place & ((1 << PART) - 1));
         // The linear term has 24 digits, fewer where that would be more than so many behind the point.
         let least = 18 - self.digits;
@@ -65,13 +68,13 @@ impl Mapping {
         (0x3e80_0000 + (value >> (self.digits + 2)) as u32, value as u32 & ((4 << self.digits) - 1))
     }
 
-    /// Whether the digits that are cut are so few or so many that there may be a correction.
+    /// True if the digits that are cut are so few or so many that there may be a correction.
     #[inline(always)]
     fn is_near(&self, cut: u32) -> bool {
         (cut + (1 << (self.digits - 3))) & ((4 << self.digits) - 1) < 2 << (self.digits - 3)
     }
 
-    /// What the polynomial is off by.
+    /// The error of the polynomial in units of the last place.
     #[cold]
     #[inline(never)]
     fn correction(&self, place: u32) -> i32 {
@@ -97,36 +100,49 @@ impl Mapping {
     fn exact(&self, place: u32) -> u32 {
         self.polynomial(place).0.wrapping_add_signed(self.correction(place))
     }
+}
 
-    /// Sixteen results: those of `scaled` where `is_usual` says so, from those of the polynomial, or of the definition.
-    #[inline(always)]
-    fn sixteen(
-        &self,
-        (a, r): (&[u32; 16], &mut [u32; 16]),
-        (place, below, scaled): (impl Fn(u32) -> u32, impl Fn(u32) -> u32, impl Fn(u32, u32) -> u32),
-        is_usual: impl Fn(u32) -> bool,
-        definition: impl Fn(u32) -> u32,
-    ) {
-        let mut again = [0; 16];
-        if let Some(bits) = self.of.bits_made() {
-            for ((&a, r), again) in a.iter().zip(r.iter_mut()).zip(&mut again) {
-                let place = place(a);
-                *r = scaled(a, below(place) + uppers::bit(bits, place));
-                *again = u32::from(!is_usual(a));
-            }
-        } else {
-            for ((&a, r), again) in a.iter().zip(r.iter_mut()).zip(&mut again) {
-                let (normalised, cut) = self.polynomial(place(a));
-                *r = scaled(a, normalised);
-                *again = u32::from(!is_usual(a) | self.is_near(cut));
-            }
+/// A function of all numbers that a mapping is of.
+trait Scaled {
+    const MAPPING: Mapping;
+    fn place(a: u32) -> u32;
+    /// The single below the exact result of a place.
+    fn below(place: u32) -> u32;
+    /// The result from that of the place.
+    fn scaled(a: u32, normalised: u32) -> u32;
+    /// True if that is the result.
+    fn is_usual(a: u32) -> bool;
+    /// The result of any number.
+    fn definition(a: u32) -> u32;
+}
+
+/// Sixteen results, from those of the polynomial, or of the definition.
+#[inline(always)]
+fn sixteen<S: Scaled>(a: &[u32; 16]) -> [u32; 16] {
+    let (mut again, mut r, mut lanes) = ([0; 16], [0; 16], 0);
+    if let Some(bits) = S::MAPPING.of.bits_made() {
+        let mut uppers = [0; 16];
+        for lane in 0..16 {
+            uppers[lane] = uppers::bit(bits, S::place(a[lane]));
         }
-        if again.iter().fold(0, |any, lane| any | lane) != 0 {
-            for (lane, _) in again.iter().enumerate().filter(|(_, again)| **again != 0) {
-                r[lane] = definition(a[lane]);
-            }
+        for lane in 0..16 {
+            r[lane] = S::scaled(a[lane], S::below(S::place(a[lane])) + uppers[lane]);
+            again[lane] = u16::from(!S::is_usual(a[lane]));
+        }
+    } else {
+        for lane in 0..16 {
+            let (normalised, cut) = S::MAPPING.polynomial(S::place(a[lane]));
+            r[lane] = S::scaled(a[lane], normalised);
+            again[lane] = u16::from(!S::is_usual(a[lane]) | S::MAPPING.is_near(cut));
         }
     }
+    for (lane, again) in again.iter().enumerate() {
+        lanes |= again << lane;
+    }
+    if lanes != 0 {
+        defined(a, &mut r, lanes, S::definition);
+    }
+    r
 }
 
 /// The number of a place: from one to two, or to four.
@@ -148,7 +164,7 @@ fn divided(a: u32, normalised: u32) -> u32 {
     a & single::SIGN | normalised.wrapping_add(127 << 23).wrapping_sub(magnitude & single::INFINITY)
 }
 
-/// Whether a number and its reciprocal are normal numbers.
+/// True if a number and its reciprocal are normal numbers.
 #[inline(always)]
 fn has_reciprocal(a: u32) -> bool {
     // From the smallest normal number to 2^126, whose reciprocal is that.
@@ -169,8 +185,33 @@ pub(super) fn reciprocal(a: u32) -> u32 {
 
 /// The same of sixteen numbers.
 #[inline(always)]
-pub(super) fn reciprocals(a: &[u32; 16], r: &mut [u32; 16], definition: impl Fn(u32) -> u32) {
-    RECIPROCAL.sixteen((a, r), (mantissa, uppers::reciprocal_below, divided), has_reciprocal, definition);
+pub(super) fn reciprocals<L: Lanes>(a: L::V) -> L::V {
+    L::from_array(sixteen::<Reciprocal>(&L::to_array(a)))
+}
+
+struct Reciprocal;
+
+impl Scaled for Reciprocal {
+    const MAPPING: Mapping = RECIPROCAL;
+    #[inline(always)]
+    fn place(a: u32) -> u32 {
+        mantissa(a)
+    }
+    #[inline(always)]
+    fn below(place: u32) -> u32 {
+        uppers::reciprocal_in_singles(place)
+    }
+    #[inline(always)]
+    fn scaled(a: u32, normalised: u32) -> u32 {
+        divided(a, normalised)
+    }
+    #[inline(always)]
+    fn is_usual(a: u32) -> bool {
+        has_reciprocal(a)
+    }
+    fn definition(a: u32) -> u32 {
+        reciprocal(a)
+    }
 }
 
 /// A mantissa, and whether the exponent, which is biased by an odd number, is odd.
@@ -187,7 +228,7 @@ fn root_scaled(a: u32, normalised: u32) -> u32 {
     normalised.wrapping_sub(exponent.cast_unsigned() << 23)
 }
 
-/// Whether a number is a positive normal one.
+/// True if a number is a positive normal one.
 #[inline(always)]
 fn has_root(a: u32) -> bool {
     a.wrapping_sub(0x0080_0000) < single::INFINITY - 0x0080_0000
@@ -206,15 +247,40 @@ pub(super) fn reciprocal_root(a: u32) -> u32 {
 
 /// The same of sixteen numbers.
 #[inline(always)]
-pub(super) fn reciprocal_roots(a: &[u32; 16], r: &mut [u32; 16], definition: impl Fn(u32) -> u32) {
-    ROOT.sixteen((a, r), (place_of_root, uppers::root_below, root_scaled), has_root, definition);
+pub(super) fn reciprocal_roots<L: Lanes>(a: L::V) -> L::V {
+    L::from_array(sixteen::<ReciprocalRoot>(&L::to_array(a)))
+}
+
+struct ReciprocalRoot;
+
+impl Scaled for ReciprocalRoot {
+    const MAPPING: Mapping = ROOT;
+    #[inline(always)]
+    fn place(a: u32) -> u32 {
+        place_of_root(a)
+    }
+    #[inline(always)]
+    fn below(place: u32) -> u32 {
+        uppers::root_in_singles(place)
+    }
+    #[inline(always)]
+    fn scaled(a: u32, normalised: u32) -> u32 {
+        root_scaled(a, normalised)
+    }
+    #[inline(always)]
+    fn is_usual(a: u32) -> bool {
+        has_root(a)
+    }
+    fn definition(a: u32) -> u32 {
+        reciprocal_root(a)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// How many numbers have a correction, and how many results are not the nearest number.
+    /// Counts of numbers that have a correction, and of results that are not the nearest number.
     fn counts(mapping: &Mapping, last: u32, exact: impl Fn(u32) -> f32) -> (u32, u32) {
         let (mut differ, mut corrected) = (0, 0);
         for place in 0..last {
@@ -249,9 +315,7 @@ mod tests {
                 Faithful::ReciprocalRoot.bits();
             }
             let a = core::array::from_fn(|lane| (start * 16).wrapping_add(lane as u32 * 0x0123_4567));
-            let (mut r, mut s) = ([0; 16], [0; 16]);
-            reciprocals(&a, &mut r, reciprocal);
-            reciprocal_roots(&a, &mut s, reciprocal_root);
+            let (r, s) = (sixteen::<Reciprocal>(&a), sixteen::<ReciprocalRoot>(&a));
             assert_eq!((r, s), (a.map(reciprocal), a.map(reciprocal_root)), "{a:x?}");
         }
     }

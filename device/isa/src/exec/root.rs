@@ -6,7 +6,8 @@
 //! AI Pro R9700. Denormals are zeros.
 
 use super::float::{flushed, single};
-use super::sixteen::sixteen;
+use super::sixteen::{again, columns, product, scaled};
+use crate::lanes::Lanes;
 
 /// Terms of each part in units of the last place: fourths, eighths, eighths and fourths.
 pub(crate) const TERMS: [[u32; 4]; 32] = [
@@ -94,26 +95,53 @@ pub(super) fn root(a: u32) -> u32 {
     }
 }
 
-/// The same where it is a positive normal number; whether it is.
+/// The same in lanes: as [`of_normal`], in singles that have all digits.
 #[inline(always)]
-fn usual(a: u32, terms: [u32; 4]) -> (u32, bool) {
-    (of_normal(a, terms), is_usual(a))
-}
-
-/// The same of sixteen numbers.
-#[inline(always)]
-pub(super) fn roots(a: &[u32; 16], r: &mut [u32; 16], definition: impl Fn(u32) -> u32) {
-    sixteen((a, r), (&TERMS, part), usual, definition);
+pub(super) fn roots<L: Lanes>(a: L::V) -> L::V {
+    const COLUMNS: [[u32; 32]; 4] = columns(&TERMS);
+    let place = L::xor(L::and(a, L::splat(0xff_ffff)), L::splat(0x80_0000));
+    let (part, x) = (L::shr(place, L::splat(19)), L::and(place, L::splat(0x7_ffff)));
+    let [constant, linear, quadratic, cubic] = [
+        L::pick(&COLUMNS[0], part),
+        L::pick(&COLUMNS[1], part),
+        L::pick(&COLUMNS[2], part),
+        L::pick(&COLUMNS[3], part),
+    ];
+    let twice = L::add(L::add(x, x), L::splat(1));
+    let inner = L::sar(L::sub(L::splat(0x400), L::mul(cubic, twice)), L::splat(11));
+    let inner = L::add(L::shl(quadratic, L::splat(8)), inner);
+    let short = L::shl(L::shr(x, L::splat(2)), L::splat(11));
+    let square = L::mul_high(short, short);
+    let second = product::<L>(scaled::<L>(inner, -23), L::numbers(square));
+    let first = L::shr(product::<L>(scaled::<L>(linear, -16), L::numbers(x)), L::splat(1));
+    // Seven digits of the second sum come after those of the first.
+    let less = L::shr(L::add(second, L::splat(127)), L::splat(7));
+    let sum = L::sub(L::add(L::shl(constant, L::splat(3)), first), less);
+    let rest = L::and(L::sub(L::splat(0), second), L::splat(127));
+    let last = L::and(L::shr(sum, L::splat(5)), L::splat(1));
+    let rest = L::shr(L::add(L::add(rest, last), L::splat(127)), L::splat(7));
+    let rounded = L::shr(L::add(L::add(sum, rest), L::splat(15)), L::splat(5));
+    let exponent = L::and(L::sub(a, L::splat(single::ONE)), L::splat(0xff00_0000));
+    let exponent = L::add(L::sar(exponent, L::splat(1)), L::splat(126 << 23));
+    let normal = L::lt_u(L::sub(a, L::splat(0x0080_0000)), L::splat(single::INFINITY - 0x0080_0000));
+    again::<L>(a, L::add(rounded, exponent), !normal, root)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exec::sixteen::digest;
+    use crate::exec::sixteen::{digest, tests::digest_on};
+    use crate::exec::trans::V_SQRT_F32;
+    use crate::lanes::BackendKind;
 
     #[test]
     fn all_mantissas_have_the_digest_of_captures() {
-        assert_eq!(digest((0..1 << 24).map(|n| root(single::ONE + n))), 0x514d_49d3_1f12_176b);
+        let numbers = || (0..1 << 24).map(|n| single::ONE + n);
+        assert_eq!(digest(numbers().map(root)), 0x514d_49d3_1f12_176b);
+        for kind in [BackendKind::Avx2, BackendKind::Avx512] {
+            let digest = digest_on::<V_SQRT_F32>(kind, numbers());
+            assert!(digest.is_none_or(|digest| digest == 0x514d_49d3_1f12_176b), "{kind:?}");
+        }
     }
 
     #[test]

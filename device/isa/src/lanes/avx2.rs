@@ -170,6 +170,17 @@ impl Lanes for Avx2 {
         intrinsic!([_mm256_mullo_epi32(a[0], b[0]), _mm256_mullo_epi32(a[1], b[1])])
     }
     #[inline(always)]
+    fn pick(table: &[u32; 32], at: V) -> V {
+        intrinsic!({
+            let all = _mm256_set1_epi32(31);
+            let table = table.as_ptr().cast();
+            [
+                _mm256_i32gather_epi32::<4>(table, _mm256_and_si256(at[0], all)),
+                _mm256_i32gather_epi32::<4>(table, _mm256_and_si256(at[1], all)),
+            ]
+        })
+    }
+    #[inline(always)]
     fn mul_high(a: V, b: V) -> V {
         [high_products(a[0], b[0]), high_products(a[1], b[1])]
     }

@@ -67,6 +67,14 @@ impl Lanes for Avx512 {
         unsafe { _mm512_storeu_si512(at.cast(), value) };
     }
     #[inline(always)]
+    fn pick(table: &[u32; 32], at: V) -> V {
+        intrinsic!({
+            let low = _mm512_loadu_si512(table.as_ptr().cast());
+            let high = _mm512_loadu_si512(table[16..].as_ptr().cast());
+            _mm512_permutex2var_epi32(low, at, high)
+        })
+    }
+    #[inline(always)]
     fn gather(memory: &[u8; LDS_STORAGE], at: V) -> V {
         // The mask keeps every word inside: the slack behind the last address is longer than one.
         let at = Self::and(at, Self::splat(MAX_LDS_SIZE - 1));

@@ -4,7 +4,11 @@ use crate::exec::di::{Di, Flow, Handler, Machine, flag};
 use crate::exec::float;
 use crate::exec::op::value::{Reg, exec_half, split};
 use crate::exec::op::{Format, VectorOp};
-use crate::lanes::BackendKind;
+#[cfg(any(test, not(target_arch = "x86_64")))]
+use crate::lanes::Portable;
+#[cfg(target_arch = "x86_64")]
+use crate::lanes::{Avx2, Avx512};
+use crate::lanes::{BackendKind, Lanes};
 use crate::wave::Wave;
 
 /// Sixteen lanes of an operation: the only code each operation without a lane form has to itself.
@@ -116,6 +120,51 @@ pub(super) fn apply_avx2<O: VectorOp>(a: &[O::A; 16], b: &[O::B; 16], c: &[O::C;
     O::sixteen(a, b, c, r);
 }
 
+/// Sixteen lanes by the lane form of a backend.
+#[inline(always)]
+fn apply_lanes<O: VectorOp, L: Lanes>(a: &[O::A; 16], r: &mut [O::D; 16]) {
+    let mut words = [0; 16];
+    for i in 0..16 {
+        words[i] = a[i].bits() as u32;
+    }
+    let a = L::from_array(words);
+    let words = L::to_array(O::lanes::<L>(a, a, a));
+    for i in 0..16 {
+        r[i] = O::D::from_bits(words[i].into());
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
+fn curve_avx2<O: VectorOp>(a: &[O::A; 16], _b: &[O::B; 16], _c: &[O::C; 16], r: &mut [O::D; 16]) {
+    apply_lanes::<O, Avx2>(a, r);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
+fn curve_avx512<O: VectorOp>(a: &[O::A; 16], _b: &[O::B; 16], _c: &[O::C; 16], r: &mut [O::D; 16]) {
+    apply_lanes::<O, Avx512>(a, r);
+}
+
+/// Sixteen results of a lane form with one source, on a backend that the host has.
+#[cfg(test)]
+#[expect(unsafe_code, reason = "the caller has a backend with the instructions")]
+pub(super) fn lanes_of<O: VectorOp<A = u32>>(backend: BackendKind, a: &[u32; 16]) -> [u32; 16] {
+    let (b, c, mut r) = ([O::B::default(); 16], [O::C::default(); 16], [O::D::default(); 16]);
+    match backend {
+        BackendKind::Portable => apply_lanes::<O, Portable>(a, &mut r),
+        // SAFETY: the caller's promise.
+        #[cfg(target_arch = "x86_64")]
+        BackendKind::Avx2 => unsafe { curve_avx2::<O>(a, &b, &c, &mut r) },
+        // SAFETY: the same.
+        #[cfg(target_arch = "x86_64")]
+        BackendKind::Avx512 => unsafe { curve_avx512::<O>(a, &b, &c, &mut r) },
+        #[cfg(not(target_arch = "x86_64"))]
+        _ => unreachable!("no such host"),
+    }
+    r.map(|value| value.bits() as u32)
+}
+
 pub(super) fn scalar_portable<O: VectorOp>(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     let shape = Shape { apply: apply_portable::<O>, arity: O::ARITY, input: O::INPUT, output: O::OUTPUT };
     each_lane(w, d, &shape)
@@ -127,9 +176,25 @@ pub(super) fn scalar_avx2<O: VectorOp>(w: &mut Wave, _m: &mut Machine<'_>, d: &D
     each_lane(w, d, &shape)
 }
 
+#[cfg(target_arch = "x86_64")]
+fn curved_avx2<O: VectorOp>(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    let shape = Shape { apply: curve_avx2::<O>, arity: O::ARITY, input: O::INPUT, output: O::OUTPUT };
+    each_lane(w, d, &shape)
+}
+
+#[cfg(target_arch = "x86_64")]
+fn curved_avx512<O: VectorOp>(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    let shape = Shape { apply: curve_avx512::<O>, arity: O::ARITY, input: O::INPUT, output: O::OUTPUT };
+    each_lane(w, d, &shape)
+}
+
 /// Handler that applies the scalar definition to each lane, with any modifiers and modes.
 pub(super) fn scalar_handler<O: VectorOp>(backend: BackendKind) -> Handler {
     match backend {
+        #[cfg(target_arch = "x86_64")]
+        BackendKind::Avx2 if O::CURVE => curved_avx2::<O>,
+        #[cfg(target_arch = "x86_64")]
+        BackendKind::Avx512 if O::CURVE => curved_avx512::<O>,
         // With a lane form this one is for rare modes only.
         _ if O::LANES => scalar_portable::<O>,
         BackendKind::Portable => scalar_portable::<O>,

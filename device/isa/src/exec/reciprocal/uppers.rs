@@ -87,6 +87,26 @@ pub(super) fn root_below(place: u32) -> u32 {
     cut(1.0 / f64::from(number_of(place)).sqrt())
 }
 
+/// The same in singles, as compiled code finds it: a quotient, less one where that is too large.
+#[inline(always)]
+pub(super) fn reciprocal_in_singles(place: u32) -> u32 {
+    let x = number_of(place);
+    let quotient = 1.0 / x;
+    let rest = (-quotient).mul_add(x, 1.0);
+    quotient.to_bits() - (rest.to_bits() >> 31)
+}
+
+/// A root of the reciprocal, less one where that is too large.
+#[inline(always)]
+pub(super) fn root_in_singles(place: u32) -> u32 {
+    let x = number_of(place);
+    let root = (1.0 / x).sqrt();
+    let product = x * root;
+    let rest = (-root).mul_add(product, 1.0);
+    let rest = (-x.mul_add(root, -product)).mul_add(root, rest);
+    root.to_bits() - (rest.to_bits() >> 31)
+}
+
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 fn made_by_avx2(of: Faithful) -> Box<[u8]> {
@@ -111,16 +131,6 @@ mod tests {
     use super::*;
     use crate::exec::float::single;
 
-    /// As compiled code finds it: a root of the reciprocal, less one where that is too large.
-    fn root_in_singles(place: u32) -> u32 {
-        let x = number_of(place);
-        let root = (1.0 / x).sqrt();
-        let product = x * root;
-        let rest = (-root).mul_add(product, 1.0);
-        let rest = (-x.mul_add(root, -product)).mul_add(root, rest);
-        root.to_bits() - (rest.to_bits() >> 31)
-    }
-
     #[test]
     fn bits_choose_what_cards_give() {
         for place in 0..1 << 23 {
@@ -128,6 +138,7 @@ mod tests {
             let x = number_of(place);
             assert!(f64::from(single::of(below)) * f64::from(x) <= 1.0, "{place:x}");
             assert!(f64::from(single::of(below + 1)) * f64::from(x) > 1.0, "{place:x}");
+            assert_eq!(below, reciprocal_in_singles(place), "{place:x}");
             let result = below + bit(Faithful::Reciprocal.bits(), place);
             assert_eq!(result, RECIPROCAL.exact(place), "{place:x}");
         }
