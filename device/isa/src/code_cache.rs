@@ -23,7 +23,7 @@ mod sync {
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 pub(crate) use budget::Charge;
 use budget::{Budget, MOST_OF_A_SPACE, excess_of_all};
@@ -263,6 +263,8 @@ pub struct SharedCode {
     kept: Option<Arc<KeptCode>>,
     regions: Arc<Regions>,
     budget: Arc<Budget>,
+    /// Held by the worker that drops regions of this address space.
+    making_room: Mutex<()>,
 }
 
 impl SharedCode {
@@ -283,19 +285,29 @@ impl SharedCode {
             }
             std::thread::yield_now();
         }
-        SharedCode { arch, backend, kept: None, regions, budget: Budget::new(most) }
+        SharedCode {
+            arch,
+            backend,
+            kept: None,
+            regions,
+            budget: Budget::new(most),
+            making_room: Mutex::new(()),
+        }
     }
 
-    /// Drops old regions if there are too many, unless another thread is at it.
+    /// Drops old regions if there are too many.
     fn make_room(&self) {
-        let count = self.regions.len();
-        let count = if count >= MAX_REGIONS { count / 4 } else { 0 };
-        if self.budget.excess() == 0 && excess_of_all() == 0 && count == 0 {
-            return;
+        let count = || match self.regions.len() {
+            count if count >= MAX_REGIONS => count / 4,
+            _ => 0,
+        };
+        if self.budget.excess() > 0 || count() > 0 {
+            // Workers wait for each other here: the address space would outgrow its limit while one of them is delayed.
+            let _making_room = self.making_room.lock().unwrap_or_else(PoisonError::into_inner);
+            forget_oldest(core::slice::from_ref(&self.regions), (self.budget.excess(), count()));
         }
-        let Ok(spaces) = SPACES.try_lock() else { return };
-        forget_oldest(core::slice::from_ref(&self.regions), (self.budget.excess(), count));
         if excess_of_all() > 0 {
+            let Ok(spaces) = SPACES.try_lock() else { return };
             let spaces: Vec<_> = spaces.iter().filter_map(Weak::upgrade).collect();
             forget_oldest(&spaces, (excess_of_all(), 0));
         }
