@@ -215,6 +215,7 @@ fn bridge(signal: c_int, info: *mut siginfo_t) -> bool {
 fn pass_on(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let action = program_action(signal);
     // Faults happen again; signals that were sent, or events that have happened already, do not.
+    // SAFETY: as in `bridge`.
     let code = unsafe { (*info).si_code };
     let again = code > 0 && [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE].contains(&signal);
     match action.sa_sigaction {
