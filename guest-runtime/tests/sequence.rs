@@ -3,7 +3,7 @@
 
 mod mock;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use belfry_abi::aql::{AmdQueue, TmpringSize};
 use belfry_abi::kfd::memory::AllocFlags;
@@ -11,7 +11,7 @@ use belfry_runtime::launch::LaunchError;
 use belfry_runtime::memory::MemoryError;
 use belfry_runtime::queue::{QueueError, StopCode};
 use belfry_runtime::signal::SignalError;
-use belfry_runtime::{Condition, Error, KernelArg, MemoryKind, QueueOptions, Runtime};
+use belfry_runtime::{Completion, Condition, Error, KernelArg, MemoryKind, QueueOptions, Runtime};
 use mock::{GPU_ID, Mock, load, store};
 
 const VECADD: &[u8] = include_bytes!("../kernels/vecadd.gfx1100.hsaco");
@@ -246,26 +246,31 @@ fn scratch_memory_is_there_before_the_packet() {
 fn a_full_ring_holds_producers_back_and_loses_nothing() {
     const THREADS: usize = 4;
     const EACH: usize = 200;
+    const RING: u64 = 64;
     let (mock, runtime) = open();
-    let queue = runtime.gpu().queue_with(&QueueOptions { packets: 64, ..QueueOptions::default() }).unwrap();
+    let queue =
+        runtime.gpu().queue_with(&QueueOptions { packets: RING as u32, ..QueueOptions::default() }).unwrap();
     mock.hold();
-    std::thread::scope(|scope| {
-        for _ in 0..THREADS {
-            scope.spawn(|| {
-                for _ in 0..EACH {
-                    let _ = queue.barrier_and(&[]).unwrap();
-                }
-            });
+    let barriers: Vec<Completion> = std::thread::scope(|scope| {
+        let submit = || (0..EACH).map(|_| queue.barrier_and(&[]).unwrap()).collect::<Vec<_>>();
+        let producers: Vec<_> = (0..THREADS).map(|_| scope.spawn(submit)).collect();
+        // The ring is full, and each producer has the index of one more packet.
+        let begun = Instant::now();
+        while mock.write_index() < RING + THREADS as u64 {
+            assert!(begun.elapsed() < PATIENCE, "the ring is not filled");
+            std::thread::yield_now();
         }
-        // With the ring full nothing has been overwritten: every retired packet is one of the barriers.
-        std::thread::sleep(Duration::from_millis(20));
-        assert!(mock.packets().is_empty());
+        assert!(producers.iter().all(|producer| !producer.is_finished()));
+        assert_eq!(mock.write_index(), RING + THREADS as u64);
         mock.release();
+        producers.into_iter().flat_map(|producer| producer.join().unwrap()).collect()
     });
     queue.finish().unwrap();
     let packets = mock.packets();
     assert_eq!(packets.len(), THREADS * EACH + 1);
     assert!(packets.iter().all(|packet| packet[0] == 0x1503));
+    // A packet that was overwritten would leave its signal as it is.
+    assert!(barriers.iter().all(Completion::is_done));
 }
 
 #[test]

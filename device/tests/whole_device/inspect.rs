@@ -192,6 +192,8 @@ fn waves_stop_at_a_breakpoint_and_go_on_by_instructions_and_altogether() {
     use belfry_device::inspect::{BreakOn, WaveParts};
 
     const SOON: Duration = Duration::from_secs(60);
+    /// Steps of one wave while the others stay.
+    const STEPS: u64 = 200;
     let mut driver = Driver::up();
     let mut spin = ready_to_spin(&mut driver, 0x8001, 0x800);
     spin.start(&driver);
@@ -215,20 +217,25 @@ fn waves_stop_at_a_breakpoint_and_go_on_by_instructions_and_altogether() {
     }
     let status = inspector.wait(SOON).unwrap();
     let wave = status.wave.unwrap();
-    // All others stay where they are.
-    let executed = driver.gpu.stats().wave_instructions;
-    std::thread::sleep(Duration::from_millis(20));
-    assert_eq!(driver.gpu.stats().wave_instructions, executed);
     let pc = || inspector.wave(wave, WaveParts::default()).unwrap().view.pc.0;
     inspector.step(wave, 1).unwrap();
     assert!(pc() == to || pc() == at + 4, "{:#x}", pc());
     let after = pc();
     inspector.step(wave, 1).unwrap();
     assert_ne!(pc(), after);
-    // Neither waves nor packets go on while the device is halted, and nothing is lost.
+    // All others stay where they are: no more executes than this wave's steps. A turn of another wave has many more instructions.
+    let mut executed = driver.gpu.stats().wave_instructions + STEPS;
+    for _ in 0..STEPS {
+        inspector.step(wave, 1).unwrap();
+    }
+    assert!(driver.gpu.stats().wave_instructions <= executed);
+    executed = driver.gpu.stats().wave_instructions;
+    // One wave comes to its end by hand. The others do not, and nothing is lost.
     driver.set_ram_u64(spin.stop, 1);
-    std::thread::sleep(Duration::from_millis(20));
-    assert_eq!(driver.ram_u64(spin.done), 1);
+    let steps = (0..1000).take_while(|_| inspector.step(wave, 1).is_ok()).count() as u64;
+    assert!(inspector.wave(wave, WaveParts::default()).is_err(), "it has not ended after {steps} steps");
+    assert!(driver.gpu.stats().wave_instructions <= executed + steps);
+    assert_eq!((driver.ram_u64(spin.done), inspector.waves().unwrap().waves.len()), (1, 1));
     assert!(inspector.remove_break(number) && !inspector.remove_break(number));
     inspector.proceed();
     eventually("the kernel completes", || driver.ram_u64(spin.done) == 0);

@@ -94,6 +94,11 @@ impl Mock {
         self.lock().queues.values().map(|queue| queue.args).collect()
     }
 
+    /// Number of packets that producers have taken an index for, of the only queue.
+    pub(crate) fn write_index(&self) -> u64 {
+        atomic_u64(self.queue_args()[0].write_pointer_address).load(Ordering::SeqCst)
+    }
+
     pub(crate) fn queues(&self) -> usize {
         self.lock().queues.len()
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belfry_device::GpuConfig;
+use belfry_device::inspect::BreakOn;
 use belfry_hosted_tests::assembly::{Kernel, assemble};
 use belfry_kfd_hosted::HostedGpu;
 use belfry_runtime::Runtime;
@@ -199,7 +200,16 @@ fn operations_that_are_absent_are_named() {
     let module = gpu.load(&assemble("gfx1100", &[Kernel::new("exports", body)]).unwrap()).unwrap();
     let out = gpu.gtt().buffer_from(&[0u32; 64]).unwrap();
     let queue = gpu.queue().unwrap();
-    module.kernel("exports").unwrap().launch(&queue).grid(32).block(32).args((&out,)).run().unwrap_err();
+    let inspector = device.device().inspect();
+    inspector.add_break(BreakOn::Fault).unwrap();
+    let kernel = module.kernel("exports").unwrap();
+    let done = kernel.launch(&queue).grid(32).block(32).args((&out,)).submit().unwrap();
+    let why = inspector.wait(Duration::from_secs(60)).unwrap().why.unwrap();
+    assert!(why.contains("no semantics for `exp pos0 v0, v0, v0, v0 done`"), "{why}");
+    inspector.clear_breaks();
+    assert!(inspector.proceed());
+    let error = done.wait().unwrap_err();
+    assert!(error.to_string().contains(ILLEGAL), "{error}");
     assert!(is_counted(&device));
     others_go_on(&runtime);
 }
@@ -241,7 +251,7 @@ fn code_of_other_gpus_and_machines_is_refused_by_name() {
     assert!(said.contains("gfx1030") && said.contains("gfx1100"), "{said}");
     let own = std::fs::read("/proc/self/exe").unwrap();
     assert!(load(&own).contains("EM_AMDGPU"));
-    assert!(!load(b"not a code object").is_empty());
+    assert!(load(b"not a code object").contains("not a readable ELF file"));
     others_go_on(&runtime);
 }
 

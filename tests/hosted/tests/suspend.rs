@@ -10,7 +10,7 @@ use belfry_device::time::TimeSource;
 use belfry_device::{GpuConfig, GuestError};
 use belfry_kfd_core::Errno;
 use belfry_kfd_hosted::HostedGpu;
-use belfry_runtime::Runtime;
+use belfry_runtime::{Buffer, Completion, Runtime};
 use belfry_runtime_hosted::HostedTransport;
 
 const CHIPS: [&Model; 3] = [chip::DEFAULT, &gfx1201::MODEL, &gfx942::MODEL];
@@ -45,8 +45,25 @@ fn errors(gpu: &Arc<HostedGpu>) -> Vec<GuestError> {
     errors.filter(|error| *error != GuestError::UnknownDoorbell).collect()
 }
 
+/// Workgroups that wait for a word.
+struct Waiting<'a> {
+    words: &'a Buffer<u32>,
+    done: &'a Completion,
+}
+
+impl Waiting<'_> {
+    /// Writes the word.
+    fn release(&self) {
+        self.words.write(0, &[1]).unwrap();
+    }
+
+    fn assert_not_done(&self) {
+        assert!(!self.done.is_done(), "workgroups that wait have ended");
+    }
+}
+
 /// Runs workgroups that wait for a word, with something in their registers and in LDS; `meanwhile` is called while all of them wait.
-fn tides(gpu: &Arc<HostedGpu>, meanwhile: impl FnOnce()) -> Vec<u32> {
+fn tides(gpu: &Arc<HostedGpu>, meanwhile: impl FnOnce(&Waiting<'_>)) -> Vec<u32> {
     let runtime = process(gpu);
     let agent = runtime.gpu();
     let words = agent.vram().buffer_from(&[0u32; 2]).unwrap();
@@ -59,9 +76,9 @@ fn tides(gpu: &Arc<HostedGpu>, meanwhile: impl FnOnce()) -> Vec<u32> {
     while words.get(1).unwrap() < GROUPS {
         std::thread::yield_now();
     }
-    meanwhile();
-    assert!(!done.is_done(), "workgroups that wait have ended");
-    words.write(0, &[1]).unwrap();
+    let waiting = Waiting { words: &words, done: &done };
+    meanwhile(&waiting);
+    waiting.release();
     done.wait().unwrap();
     result.to_vec()
 }
@@ -70,12 +87,13 @@ fn tides(gpu: &Arc<HostedGpu>, meanwhile: impl FnOnce()) -> Vec<u32> {
 fn waves_in_flight_go_on_where_they_were() {
     for chip in CHIPS {
         let gpu = gpu(chip);
-        let expected = tides(&gpu, || ());
-        let result = tides(&gpu, || {
+        let expected = tides(&gpu, |waiting| waiting.assert_not_done());
+        let result = tides(&gpu, |waiting| {
             for _ in 0..3 {
                 gpu.suspend().unwrap();
                 gpu.resume().unwrap();
             }
+            waiting.assert_not_done();
         });
         assert_eq!(result, expected, "{chip}");
         assert_eq!(errors(&gpu), [], "{chip}");
@@ -85,16 +103,20 @@ fn waves_in_flight_go_on_where_they_were() {
 
 #[test]
 fn device_that_is_suspended_has_no_queue_and_raises_no_interrupt() {
-    let gpu = gpu(chip::DEFAULT);
+    let (gpu, another) = (gpu(chip::DEFAULT), gpu(chip::DEFAULT));
     assert_eq!(gpu.resume(), Err(Errno::EINVAL));
-    let expected = tides(&gpu, || ());
-    let result = tides(&gpu, || {
+    let expected = tides(&gpu, |waiting| waiting.assert_not_done());
+    let result = tides(&gpu, |waiting| {
         gpu.suspend().unwrap();
         assert_eq!(gpu.suspend(), Err(Errno::EBUSY));
         assert!(gpu.device().inspect().queues().unwrap().is_empty());
-        let interrupts = gpu.device().stats().interrupts;
-        std::thread::sleep(Duration::from_millis(20));
-        assert_eq!(gpu.device().stats().interrupts, interrupts);
+        let before = gpu.device().stats();
+        waiting.release();
+        // Meanwhile the same workgroups begin and end on another device.
+        assert_eq!(tides(&another, |waiting| waiting.assert_not_done()), expected);
+        waiting.assert_not_done();
+        let now = gpu.device().stats();
+        assert_eq!((now.interrupts, now.wave_instructions), (before.interrupts, before.wave_instructions));
         gpu.resume().unwrap();
     });
     assert_eq!(result, expected);
@@ -109,7 +131,7 @@ fn device_that_is_suspended_has_no_queue_and_raises_no_interrupt() {
 #[test]
 fn what_is_asked_for_while_it_is_suspended_is_done_afterwards() {
     for chip in CHIPS {
-        let gpu = gpu(chip);
+        let (gpu, another) = (gpu(chip), gpu(chip));
         let runtime = process(&gpu);
         let agent = runtime.gpu();
         let (ones, sum) =
@@ -129,7 +151,11 @@ fn what_is_asked_for_while_it_is_suspended_is_done_afterwards() {
             scope.spawn(|| drop(leaves));
             let launch = kernel.launch(&queue).grid(256).block(256).args((&ones, &ones, &sum, 256u32));
             let run = scope.spawn(|| launch.run());
-            std::thread::sleep(Duration::from_millis(30));
+            // A program that comes to another device later ends there, again and again.
+            for _ in 0..3 {
+                example(&another, "vector-add", "4096").unwrap();
+            }
+            assert!(!run.is_finished(), "{chip}: a kernel has run on a device that is suspended");
             assert!(
                 !over.load(Ordering::SeqCst),
                 "{chip}: a program has ended on a device that is suspended"

@@ -1,5 +1,6 @@
 //! The driver's side, for tests: registers through the BAR, queues in guest memory.
 
+use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 use virtio_bindings::virtio_ring::{VRING_DESC_F_NEXT, VRING_DESC_F_WRITE};
 use virtio_queue::desc::{RawDescriptor, split};
 use vm_memory::{ByteValued, Bytes as _, GuestAddress, GuestMemoryMmap};
+use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 
 use super::Device;
 use super::transport::VirtioFunction;
@@ -189,6 +191,20 @@ impl Driver {
         self.store(avail + 4 + 2 * u64::from(index % self.sizes[number]), head);
         self.memory.store(index.wrapping_add(1), GuestAddress(avail + 2), Ordering::Release).unwrap();
         self.notify(number);
+    }
+
+    /// Waits until the device's thread has gone through all the work that it finds now.
+    ///
+    /// The thread takes notifications before it works: once it has taken a second one, it has worked after the first.
+    pub(super) fn worked(&self, number: usize) {
+        let epoll = Epoll::new().unwrap();
+        let kick = self.function.shared.kicks[number].as_raw_fd();
+        epoll.ctl(ControlOperation::Add, kick, EpollEvent::new(EventSet::IN, 0)).unwrap();
+        for _ in 0..2 {
+            self.notify(number);
+            let is_taken = || epoll.wait(0, &mut [EpollEvent::default()]).unwrap() == 0;
+            wait(is_taken, &format!("a notification of queue {number} to be taken"));
+        }
     }
 
     pub(super) fn notify(&self, number: usize) {
