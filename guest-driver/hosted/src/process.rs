@@ -157,11 +157,6 @@ impl HostedProcess {
         self.files.get(number as usize).ok_or(Errno::ENOENT)
     }
 
-    /// The machine that it is in.
-    pub fn machine(&self) -> &Arc<HostedGpu> {
-        &self.hosted
-    }
-
     /// Issues one ioctl. `arg` may be any pointer: a bad one yields `EFAULT`.
     ///
     /// # Errors

@@ -111,7 +111,7 @@ unsafe impl Transport for HostedTransport {
     }
 
     fn pause(&self, pause: Duration) {
-        self.process.machine().pause(pause);
+        self.process.gpu().pause(pause);
     }
 }
 

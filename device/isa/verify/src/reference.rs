@@ -104,17 +104,3 @@ pub fn run(state: &mut State, code: &[u8], base: u64, limit: usize) -> Option<En
     }
     None
 }
-
-/// Returns true if `op` is a barrier, a sleep, a message, a trap, a halt or a kill.
-pub fn is_stop(op: Op) -> bool {
-    matches!(
-        op,
-        Op::S_BARRIER
-            | Op::S_SLEEP
-            | Op::S_SENDMSG
-            | Op::S_SENDMSGHALT
-            | Op::S_TRAP
-            | Op::S_SETHALT
-            | Op::S_SETKILL
-    )
-}
