@@ -37,15 +37,20 @@ impl fmt::Display for TracedWave {
     }
 }
 
+/// A text that names no wave to trace.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{0} is neither `all` nor DISPATCH:WORKGROUP:WAVE, like 0:0:0 or 2:5,1,0:3")]
+pub struct NoWave(pub String);
+
 /// `DISPATCH:WORKGROUP:WAVE`, the workgroup as `X`, `X,Y` or `X,Y,Z`, or `all`.
 impl FromStr for TracedWave {
-    type Err = String;
+    type Err = NoWave;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, NoWave> {
         if text == "all" {
             return Ok(Self::All);
         }
-        let bad = || format!("{text} is neither `all` nor DISPATCH:WORKGROUP:WAVE, like 0:0:0 or 2:5,1,0:3");
+        let bad = || NoWave(text.to_owned());
         let parts: Vec<&str> = text.split(':').collect();
         let [dispatch, group, wave] = parts[..] else { return Err(bad()) };
         let mut workgroup = [0; 3];

@@ -32,16 +32,21 @@ pub enum MemoryAs {
     Descriptors,
 }
 
-impl std::str::FromStr for MemoryAs {
-    type Err = String;
+/// A text that names no form in which memory is decoded.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{0:?} is none of words, packets, signals and descriptors")]
+pub struct UnknownForm(pub String);
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl std::str::FromStr for MemoryAs {
+    type Err = UnknownForm;
+
+    fn from_str(text: &str) -> Result<Self, UnknownForm> {
         match text {
             "words" => Ok(Self::Words),
             "packets" => Ok(Self::Packets),
             "signals" => Ok(Self::Signals),
             "descriptors" => Ok(Self::Descriptors),
-            _ => Err(format!("{text:?} is none of words, packets, signals and descriptors")),
+            _ => Err(UnknownForm(text.to_owned())),
         }
     }
 }

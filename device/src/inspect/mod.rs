@@ -38,13 +38,15 @@ pub use control::{AccessRange, BreakOn, StatusView};
 pub use hex::Hex;
 pub use interrupts::{IhEntryView, IhRingView};
 pub use kernels::KernelView;
-pub use memory::{BytesOf, MAX_BYTES, MemoryAs, MemoryItem};
+pub use memory::{BytesOf, MAX_BYTES, MemoryAs, MemoryItem, UnknownForm};
 pub use overview::Overview;
 pub use packets::PacketView;
 pub use queues::{QueueDetails, QueueView};
 pub use registers::{DoorbellView, FieldView, RegisterView, UnmodelledView};
 pub use tables::{Backwards, LevelView, WalkView};
-pub use waves::{CodeLine, DispatchView, NamedRegister, WaveDetails, WaveId, WaveParts, WaveView, WavesView};
+pub use waves::{
+    CodeLine, DispatchView, NamedRegister, NoWaveId, WaveDetails, WaveId, WaveParts, WaveView, WavesView,
+};
 
 use crate::device::Gpu;
 use crate::firmware::SeenQueue;

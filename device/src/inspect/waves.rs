@@ -40,12 +40,17 @@ impl fmt::Display for WaveId {
     }
 }
 
+/// A text that is no name of a wave.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{0:?} is no wave DISPATCH:X,Y,Z:WAVE")]
+pub struct NoWaveId(pub String);
+
 impl FromStr for WaveId {
-    type Err = String;
+    type Err = NoWaveId;
 
     /// Reads `DISPATCH:X,Y,Z:WAVE`.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no wave DISPATCH:X,Y,Z:WAVE");
+    fn from_str(text: &str) -> Result<Self, NoWaveId> {
+        let wrong = || NoWaveId(text.to_owned());
         let mut parts = text.splitn(3, ':');
         let mut part = || parts.next().ok_or_else(wrong);
         let dispatch = part()?.parse().map_err(|_| wrong())?;

@@ -243,14 +243,16 @@ impl fmt::Display for Rule {
     }
 }
 
-impl FromStr for Rule {
-    type Err = String;
+/// A text that names no rule.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{0:?} is no rule; these are: {names}", names = Rule::ALL.map(Rule::name).join(", "))]
+pub struct UnknownRule(pub String);
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|rule| rule.name() == text).ok_or_else(|| {
-            let names: Vec<&str> = Self::ALL.iter().map(|rule| rule.name()).collect();
-            format!("{text:?} is no rule; these are: {}", names.join(", "))
-        })
+impl FromStr for Rule {
+    type Err = UnknownRule;
+
+    fn from_str(text: &str) -> Result<Self, UnknownRule> {
+        Self::ALL.into_iter().find(|rule| rule.name() == text).ok_or_else(|| UnknownRule(text.to_owned()))
     }
 }
 

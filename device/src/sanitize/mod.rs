@@ -28,7 +28,7 @@ use crate::lock::{Mutex, MutexGuard, rank};
 use crate::memory::{Memory, Unflushed};
 use crate::time::Clock;
 
-pub use finding::{Finding, Other, Rule, Source};
+pub use finding::{Finding, Other, Rule, Source, UnknownRule};
 pub(crate) use grid::{Grid, Look, Sight};
 pub(crate) use group::{Group, WaveProbe};
 use in_flight::InFlight;
@@ -82,17 +82,29 @@ impl Suppression {
     }
 }
 
+/// Reasons why a text is no suppression.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum SuppressionError {
+    /// There is no colon.
+    #[error("{0:?} is not RULE:KERNEL, like lds-race:reduce*")]
+    Form(String),
+    /// The part before the colon is no rule.
+    #[error(transparent)]
+    Rule(#[from] UnknownRule),
+    /// The part after the colon is empty.
+    #[error("{0:?} names no kernel; `*` stands for all")]
+    NoKernel(String),
+}
+
 /// Reads `RULE:KERNEL`, with the rule as [`Rule`] has it or `*`.
 impl std::str::FromStr for Suppression {
-    type Err = String;
+    type Err = SuppressionError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (rule, kernel) = text
-            .split_once(':')
-            .ok_or_else(|| format!("{text:?} is not RULE:KERNEL, like lds-race:reduce*"))?;
+    fn from_str(text: &str) -> Result<Self, SuppressionError> {
+        let (rule, kernel) = text.split_once(':').ok_or_else(|| SuppressionError::Form(text.to_owned()))?;
         let rule = if rule.trim() == "*" { None } else { Some(rule.trim().parse()?) };
         match kernel.trim() {
-            "" => Err(format!("{text:?} names no kernel; `*` stands for all")),
+            "" => Err(SuppressionError::NoKernel(text.to_owned())),
             kernel => Ok(Self { rule, kernel: kernel.to_owned() }),
         }
     }

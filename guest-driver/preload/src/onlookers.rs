@@ -21,7 +21,9 @@ use std::time::Duration;
 
 use belfry_device::Gpu as Device;
 use belfry_inspect::gdb::GdbAddress;
-use belfry_inspect::inspect::{AskedOfProcess, InspectOptions, Onlookers, gdb_socket_of, socket_of};
+use belfry_inspect::inspect::{
+    AskedOfProcess, InspectError, InspectOptions, Onlookers, gdb_socket_of, socket_of,
+};
 use belfry_inspect::symbols::Finder;
 use belfry_kfd_hosted::leave_descriptors;
 
@@ -108,22 +110,19 @@ fn run(
     }
 }
 
-fn start(device: &Arc<Device>, options: &InspectOptions, folder: &Path) -> Result<Onlookers, String> {
+fn start(device: &Arc<Device>, options: &InspectOptions, folder: &Path) -> Result<Onlookers, InspectError> {
     let pid = companion::process() as u32;
-    let path =
-        options.socket.then(|| socket_of(folder, pid)).transpose().map_err(|error| error.to_string())?;
+    let path = options.socket.then(|| socket_of(folder, pid)).transpose()?;
     let gdb = match &options.gdb {
         // The process is not the driver's own.
-        Some(GdbAddress::Own) => {
-            Some(GdbAddress::Unix(gdb_socket_of(folder, pid).map_err(|error| error.to_string())?))
-        }
+        Some(GdbAddress::Own) => Some(GdbAddress::Unix(gdb_socket_of(folder, pid)?)),
         other => other.clone(),
     };
     let options = &InspectOptions { gdb, ..options.clone() };
     // The one and the other have their own symbols.
     let found = CodeObjects::default();
     let finder: Finder = Arc::new(move || found.new_ones());
-    Onlookers::start(device, options, (path.as_deref(), Some(finder))).map_err(|error| error.to_string())
+    Onlookers::start(device, options, (path.as_deref(), Some(finder)))
 }
 
 /// The process ends by itself.

@@ -127,10 +127,10 @@ fn unpacked(
     number: usize,
     most: u64,
 ) -> Result<(Vec<Entry<'static>>, usize, u64), CodeObjectError> {
-    let damaged = |what| CodeObjectError::Bundle(format!("it is compressed: {what}"));
-    let (bundle, size) = compressed::unpack(bytes, most).map_err(damaged)?;
+    let damaged = |what: &str| CodeObjectError::Bundle(format!("it is compressed: {what}"));
+    let (bundle, size) = compressed::unpack(bytes, most).map_err(|error| damaged(&error.to_string()))?;
     if !bundle.starts_with(MAGIC) {
-        return Err(damaged("what comes out is no bundle".to_owned()));
+        return Err(damaged("what comes out is no bundle"));
     }
     let (entries, _) = entries(&bundle, number)?;
     let own = |entry: Entry<'_>| Entry {

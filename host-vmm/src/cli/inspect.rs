@@ -35,12 +35,17 @@ pub(super) struct InspectArgs {
     list: bool,
 }
 
+/// A size of a screen that is refused.
+#[derive(Debug, thiserror::Error)]
+#[error("a size is COLUMNSxROWS, from 20x5 to 400x200")]
+struct ScreenError;
+
 /// Parses the size of a screen that has room for a page, and that a terminal can have.
-fn parse_screen(text: &str) -> Result<(u16, u16), String> {
+fn parse_screen(text: &str) -> Result<(u16, u16), ScreenError> {
     let sizes = text.split_once('x').map(|(columns, rows)| (columns.parse::<u16>(), rows.parse::<u16>()));
     match sizes {
         Some((Ok(columns @ 20..=400), Ok(rows @ 5..=200))) => Ok((columns, rows)),
-        _ => Err("a size is COLUMNSxROWS, from 20x5 to 400x200".to_owned()),
+        _ => Err(ScreenError),
     }
 }
 

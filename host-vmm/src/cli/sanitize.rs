@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use belfry_device::sanitize::{Rule, SanitizeOptions, SanitizeReport, Sanitizer, Suppression};
+use belfry_device::sanitize::{Rule, SanitizeOptions, SanitizeReport, Sanitizer, Suppression, UnknownRule};
 use belfry_process::files;
 use clap::Args;
 
@@ -136,7 +136,7 @@ impl Sanitizing {
 }
 
 /// Parses a list of rule names; three of the names stand for several rules.
-fn named(list: &str) -> Result<BTreeSet<Rule>, String> {
+fn named(list: &str) -> Result<BTreeSet<Rule>, UnknownRule> {
     let mut rules = BTreeSet::new();
     for name in list.split(',') {
         match name {

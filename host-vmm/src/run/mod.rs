@@ -102,17 +102,28 @@ impl FileMapping {
     }
 }
 
+/// Reasons why a text is no file to bring along.
+#[derive(Debug, thiserror::Error)]
+pub enum FileMappingError {
+    /// The text has another form.
+    #[error("expected HOST:GUEST")]
+    Form,
+    /// The guest's path is refused.
+    #[error(transparent)]
+    Path(#[from] PathError),
+}
+
 impl std::str::FromStr for FileMapping {
-    type Err = String;
+    type Err = FileMappingError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.rsplit_once(':') {
             Some((host, guest)) if !host.is_empty() && !guest.is_empty() => {
                 let mapping = Self { host: host.into(), guest: guest.to_owned() };
-                mapping.path().map_err(|error| error.to_string())?;
+                mapping.path()?;
                 Ok(mapping)
             }
-            _ => Err("expected HOST:GUEST".to_owned()),
+            _ => Err(FileMappingError::Form),
         }
     }
 }
@@ -313,6 +324,11 @@ fn inspected(options: &RunOptions, gpu: Option<&Arc<Gpu>>) -> Result<Option<Onlo
 }
 
 /// Runs a program and collects its results; `output` gets the program's output as it comes.
+///
+/// # Errors
+///
+/// Options that do not fit each other, a guest that cannot be prepared, booted or reached, and a program that
+/// does not end in time. A program that fails is a report.
 pub fn run(
     options: &RunOptions,
     progress: &Progress,

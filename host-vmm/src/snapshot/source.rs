@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use belfry_device::SavedGpu;
-use belfry_inspect::inspect::Save;
+use belfry_inspect::inspect::{NotSaved, Save};
 use belfry_kfd_hosted::{HostedGpu, Part, SaveError, Saving, StoodStill};
 use belfry_machine::snapshot::{HostedSaver, Saved, Saver, SnapshotError};
 
@@ -43,7 +43,7 @@ impl Source {
     pub fn into_save(self) -> Save {
         Arc::new(move |path| match self.save(path) {
             Ok(saved) => Ok(super::describe(&saved)),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(NotSaved(error.to_string())),
         })
     }
 

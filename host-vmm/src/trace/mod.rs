@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 
 pub use diff::diff;
 pub use flow::Flows;
-pub use only::Only;
+pub use only::{Only, OnlyError};
 pub use recording::{DEFAULT_SIZE, PROCESS_SIZE, Recording, TraceOptions};
 pub use rings::ProcessesRecording;
 pub use summary::summary;

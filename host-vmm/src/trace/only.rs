@@ -16,15 +16,26 @@ pub struct Only {
     engines: Vec<String>,
 }
 
+/// Reasons why a text is no choice of events.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum OnlyError {
+    /// The value has to be a number.
+    #[error("{0} is no number")]
+    Number(String),
+    /// The part has another form.
+    #[error("{0}: expected process=PASID, queue=DOORBELL, kernel=NAME or engine=NAME")]
+    Form(String),
+}
+
 /// `process=PASID`, `queue=DOORBELL`, `kernel=NAME` or `engine=NAME`, several of them with commas.
 impl FromStr for Only {
-    type Err = String;
+    type Err = OnlyError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, OnlyError> {
         let mut only = Self::default();
         let number = |text: &str| {
             let hex = text.strip_prefix("0x").map(|digits| u64::from_str_radix(digits, 16));
-            hex.unwrap_or_else(|| text.parse()).map_err(|_| format!("{text} is no number"))
+            hex.unwrap_or_else(|| text.parse()).map_err(|_| OnlyError::Number(text.to_owned()))
         };
         for part in text.split(',') {
             match part.split_once('=') {
@@ -32,11 +43,7 @@ impl FromStr for Only {
                 Some(("queue", value)) => only.queues.push(number(value)?),
                 Some(("kernel", value)) if !value.is_empty() => only.kernels.push(value.to_owned()),
                 Some(("engine", value)) if !value.is_empty() => only.engines.push(value.to_owned()),
-                _ => {
-                    return Err(format!(
-                        "{part}: expected process=PASID, queue=DOORBELL, kernel=NAME or engine=NAME"
-                    ));
-                }
+                _ => return Err(OnlyError::Form(part.to_owned())),
             }
         }
         Ok(only)

@@ -29,8 +29,13 @@ const PATH: [&str; 7] =
 const SOURCES: &str = "/tmp/sources";
 const MADE: &str = "/tmp/made";
 
+/// The output of a compiler about a program that does not compile, after the path of the program's source.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct CompileError(pub String);
+
 /// Path of a program, or the reason why there is none.
-pub type Compiled = Result<PathBuf, String>;
+pub type Compiled = Result<PathBuf, CompileError>;
 
 /// hipRTC as a library of its own.
 const HIPRTC: &str = "/usr/lib/x86_64-linux-gnu/libhiprtc.so";
@@ -100,7 +105,7 @@ pub fn compile(
                         Ok(()) => step.set(compiled.fetch_add(1, Ordering::Relaxed) + 1),
                         Err(error) => {
                             let text = format!("{}: {error:#}", program.source().display());
-                            failures.lock().unwrap().insert(place.to_owned(), text);
+                            failures.lock().unwrap().insert(place.to_owned(), CompileError(text));
                         }
                     }
                 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::plan::{Ready, Test};
 use crate::runner::Runner;
-use crate::verdict::Verdict;
+use crate::verdict::{CaseError, Verdict};
 
 /// Way in which cases run.
 #[derive(Clone, Copy)]
@@ -41,11 +41,11 @@ struct Told<'a> {
     ready: &'a Ready,
     line: &'a mut (dyn FnMut(&str) + Send),
     counts: Counts,
-    failures: Vec<(&'a str, String)>,
+    failures: Vec<(&'a str, CaseError)>,
 }
 
 impl<'a> Told<'a> {
-    fn tell(&mut self, test: &'a Test, result: Result<Verdict, String>) {
+    fn tell(&mut self, test: &'a Test, result: Result<Verdict, CaseError>) {
         let name = &test.name;
         match result {
             Ok(Verdict::Passed) => {

@@ -12,7 +12,7 @@ use crate::compile::{Compiled, compile};
 use crate::runner::Runner;
 use crate::sources::{Program, programs};
 use crate::tools::TOOLS;
-use crate::verdict::{Expected, Verdict, judge};
+use crate::verdict::{CaseError, Expected, Verdict, judge};
 
 /// One case.
 #[derive(Debug, Clone)]
@@ -204,9 +204,11 @@ impl Ready {
     /// # Errors
     ///
     /// Report about a case that is not as it should be, or that could not be run.
-    pub fn run(&self, test: &Test, runner: &dyn Runner, limit: Duration) -> Result<Verdict, String> {
-        let (argv, expected) = self.command(test).map_err(|error| format!("{error:#}"))?;
-        let outcome = runner.run(&argv, limit).map_err(|error| format!("it could not be run: {error:#}"))?;
+    pub fn run(&self, test: &Test, runner: &dyn Runner, limit: Duration) -> Result<Verdict, CaseError> {
+        let (argv, expected) =
+            self.command(test).map_err(|error| CaseError::NoProgram(format!("{error:#}")))?;
+        let outcome = runner.run(&argv, limit);
+        let outcome = outcome.map_err(|error| CaseError::NotRun(format!("{error:#}")))?;
         judge(&outcome, &expected, self.absent(test))
     }
 
@@ -219,7 +221,8 @@ impl Ready {
         match &test.what {
             What::Case { program, case } => {
                 let place = self.places.get(program).context("its program was not compiled")?;
-                let place = place.as_ref().map_err(|text| anyhow!("its program does not compile: {text}"))?;
+                let place =
+                    place.as_ref().map_err(|error| anyhow!("its program does not compile: {error}"))?;
                 let place = place.to_str().with_context(|| format!("{} is no UTF-8", place.display()))?;
                 Ok((vec![place.to_owned(), case.clone()], Expected { says: Vec::new() }))
             }

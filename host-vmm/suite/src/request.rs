@@ -60,13 +60,40 @@ fn help(program: &str, group: &str) -> String {
     )
 }
 
+/// Arguments of a suite that are refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// An option takes a number and has none.
+    #[error("{program}: {option} takes a whole number from 1")]
+    Number {
+        /// Name of the suite.
+        program: String,
+        /// The option.
+        option: String,
+    },
+    /// `--skip` takes a text and has none.
+    #[error("{0}: --skip takes a text")]
+    Skip(String),
+    /// The suite has no such option.
+    #[error("{program}: there is no {argument}; --help lists the options")]
+    Option {
+        /// Name of the suite.
+        program: String,
+        /// The argument.
+        argument: String,
+    },
+    /// The filters leave no case.
+    #[error("{0}: no case has that name; --list prints all names")]
+    NoCase(String),
+}
+
 impl Action {
     /// Parses `program ARGUMENTS`; `None` if `program` is no suite. `--list` lists the cases of `plan`.
     ///
     /// # Errors
     ///
-    /// Arguments that it does not have, in a sentence.
-    pub fn parse(plan: &Plan, program: &str, arguments: &[String]) -> Option<Result<Self, String>> {
+    /// Arguments that it does not have.
+    pub fn parse(plan: &Plan, program: &str, arguments: &[String]) -> Option<Result<Self, RequestError>> {
         group(program).map(|group| Self::of_group(plan, program, group, arguments))
     }
 
@@ -75,7 +102,7 @@ impl Action {
         program: &str,
         group: &'static str,
         arguments: &[String],
-    ) -> Result<Self, String> {
+    ) -> Result<Self, RequestError> {
         let jobs = std::thread::available_parallelism().map_or(1, usize::from);
         let mut request =
             Request { group, filters: Vec::new(), skip: Vec::new(), exact: false, jobs, timeout: None };
@@ -89,11 +116,14 @@ impl Action {
             let mut text = || value.take().or_else(|| rest.next().map(String::as_str));
             let number = |text: Option<&str>| {
                 let number = text.and_then(|text| text.parse().ok()).filter(|&number: &u32| number > 0);
-                number.ok_or_else(|| format!("{program}: {name} takes a whole number from 1"))
+                number.ok_or_else(|| RequestError::Number {
+                    program: program.to_owned(),
+                    option: name.to_owned(),
+                })
             };
             match name {
                 "--skip" => {
-                    let text = text().ok_or_else(|| format!("{program}: --skip takes a text"))?;
+                    let text = text().ok_or_else(|| RequestError::Skip(program.to_owned()))?;
                     request.skip.push(text.to_owned());
                 }
                 "--jobs" | "-j" => request.jobs = number(text())? as usize,
@@ -102,14 +132,17 @@ impl Action {
                 "--list" if value.is_none() => list = true,
                 "--help" | "-h" if value.is_none() => return Ok(Self::Print(help(program, group))),
                 _ if name.starts_with('-') => {
-                    return Err(format!("{program}: there is no {argument}; --help lists the options"));
+                    return Err(RequestError::Option {
+                        program: program.to_owned(),
+                        argument: argument.clone(),
+                    });
                 }
                 _ => request.filters.push(argument.clone()),
             }
         }
         let tests = request.tests(plan);
         if tests.is_empty() {
-            return Err(format!("{program}: no case has that name; --list prints all names"));
+            return Err(RequestError::NoCase(program.to_owned()));
         }
         if list {
             let names: Vec<&str> = tests.iter().map(|test| test.name.as_str()).collect();
@@ -148,7 +181,7 @@ impl Request {
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Result<Action, String> {
+    fn parse(line: &str) -> Result<Action, RequestError> {
         let mut words = line.split_whitespace().map(str::to_owned);
         let program = words.next().unwrap();
         Action::parse(&Plan::new().unwrap(), &program, &words.collect::<Vec<_>>()).unwrap()
@@ -216,7 +249,7 @@ mod tests {
             ("hip-suite no_such_case", "no case"),
             ("hip-suite --exact memcpy", "no case"),
         ] {
-            let error = parse(line).unwrap_err();
+            let error = parse(line).unwrap_err().to_string();
             assert!(error.contains(says), "{line}: {error}");
         }
         let Ok(Action::Print(help)) = parse("hip-suite --help") else { panic!() };

@@ -22,19 +22,34 @@ pub enum Verdict {
     Absent,
 }
 
-/// Judges one run; the error is a report about a case that is not as it should be.
+/// Report about a case that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+pub enum CaseError {
+    /// The case failed; the failure with both outputs.
+    #[error("{0}")]
+    Failed(String),
+    /// The case passed and should not have.
+    #[error("it passes, yet {DOCUMENT} lists it as absent: the table is out of date, remove its row")]
+    Passed,
+    /// The program was not compiled, or does not compile.
+    #[error("{0}")]
+    NoProgram(String),
+    /// The program could not be run.
+    #[error("it could not be run: {0}")]
+    NotRun(String),
+}
+
+/// Judges one run.
 ///
 /// # Errors
 ///
 /// A case that failed, or one that is in the table of absent cases and did not fail as that says.
-pub fn judge(outcome: &Outcome, expected: &Expected, absent: Option<&Absent>) -> Result<Verdict, String> {
+pub fn judge(outcome: &Outcome, expected: &Expected, absent: Option<&Absent>) -> Result<Verdict, CaseError> {
     let failure = failure(outcome, expected);
     match (absent, failure) {
         (None, None) => Ok(Verdict::Passed),
-        (None, Some(failure)) => Err(report(&failure, outcome)),
-        (Some(_), None) => Err(format!(
-            "it passes, yet {DOCUMENT} lists it as absent: the table is out of date, remove its row"
-        )),
+        (None, Some(failure)) => Err(CaseError::Failed(report(&failure, outcome))),
+        (Some(_), None) => Err(CaseError::Passed),
         (Some(absent), Some(failure)) => {
             // A time limit or a crash is never the expected failure, even if the error's name was written before.
             let ended_by_itself = matches!(outcome.ended, Ended::Status(_));
@@ -47,7 +62,7 @@ pub fn judge(outcome: &Outcome, expected: &Expected, absent: Option<&Absent>) ->
                 "{DOCUMENT} says that it fails with {} ({}), but it fails differently: the table is out of date; {failure}",
                 absent.fails_with, absent.reason
             );
-            Err(report(&wanted, outcome))
+            Err(CaseError::Failed(report(&wanted, outcome)))
         }
     }
 }
@@ -114,7 +129,7 @@ mod tests {
     #[test]
     fn success_passes_and_anything_else_fails_with_its_output() {
         assert_eq!(judge(&outcome(Ended::Status(0), "", ""), &NOTHING, None), Ok(Verdict::Passed));
-        let failed = judge(&outcome(Ended::Status(1), "one", "two"), &NOTHING, None).unwrap_err();
+        let failed = judge(&outcome(Ended::Status(1), "one", "two"), &NOTHING, None).unwrap_err().to_string();
         assert_eq!(failed, "exit status 1\n--- stdout\none\n--- stderr\ntwo");
         for ended in [Ended::Signal(11), Ended::TimedOut(std::time::Duration::from_secs(60))] {
             judge(&outcome(ended, "", ""), &NOTHING, None).unwrap_err();
@@ -128,7 +143,8 @@ mod tests {
             judge(&outcome(Ended::Status(0), "amdgcn gfx1100", ""), &expected, None),
             Ok(Verdict::Passed)
         );
-        let failed = judge(&outcome(Ended::Status(0), "gfx1100", ""), &expected, None).unwrap_err();
+        let failed =
+            judge(&outcome(Ended::Status(0), "gfx1100", ""), &expected, None).unwrap_err().to_string();
         assert!(failed.contains("no \"amdgcn\""), "{failed}");
     }
 
@@ -146,7 +162,8 @@ mod tests {
             (Ended::Signal(6), says),
             (Ended::TimedOut(std::time::Duration::from_secs(60)), says),
         ] {
-            let failed = judge(&outcome(ended, "", stderr), &NOTHING, Some(&absent())).unwrap_err();
+            let failed =
+                judge(&outcome(ended, "", stderr), &NOTHING, Some(&absent())).unwrap_err().to_string();
             assert!(failed.contains("the table is out of date"), "{failed}");
         }
     }
@@ -154,7 +171,7 @@ mod tests {
     #[test]
     fn long_output_is_cut_at_its_beginning() {
         let long = format!("{}the end", "ä".repeat(SHOWN));
-        let failed = judge(&outcome(Ended::Status(1), &long, ""), &NOTHING, None).unwrap_err();
+        let failed = judge(&outcome(Ended::Status(1), &long, ""), &NOTHING, None).unwrap_err().to_string();
         assert!(failed.len() < SHOWN + 200 && failed.ends_with("the end"), "{}", failed.len());
     }
 }

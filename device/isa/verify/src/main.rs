@@ -102,8 +102,8 @@ fn write_vectors(arch: Arch, folder: &Path) -> Result<()> {
 }
 
 /// The instruction set with LLVM's name of a processor.
-fn parse_arch(name: &str) -> Result<Arch, String> {
-    Arch::ALL.into_iter().find(|arch| arch.name() == name).ok_or_else(|| format!("no processor {name}"))
+fn parse_arch(name: &str) -> Result<Arch> {
+    Arch::ALL.into_iter().find(|arch| arch.name() == name).with_context(|| format!("no processor {name}"))
 }
 
 fn check_decode(cli: &Cli, arch: Arch) -> Result<usize> {

@@ -17,6 +17,50 @@ const ZSTD: u16 = 1;
 /// Smallest limit of a window: one that encoders use for the shortest contents.
 const WINDOW: u64 = 1 << 20;
 
+/// Reasons why a compressed bundle is refused.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CompressedError {
+    /// The bytes end before the header does.
+    #[error("it ends in its header")]
+    Header,
+    /// The header has another version.
+    #[error("version {0} of compressed bundles is not known")]
+    Version(u64),
+    /// The header says more bytes than there are, or fewer than itself.
+    #[error("it says that it has {said} bytes, of {all} that there are")]
+    Length {
+        /// Bytes that the header says.
+        said: u64,
+        /// Bytes that there are.
+        all: usize,
+    },
+    /// The bundle would be larger than what may still be read of its file.
+    #[error("{unpacked} bytes when unpacked are more than the {most} that are read of a file")]
+    TooLarge {
+        /// Bytes that the header says.
+        unpacked: u64,
+        /// Bytes that may still be read.
+        most: u64,
+    },
+    /// The header names another method.
+    #[error("compression method {0} is not known")]
+    Method(u16),
+    /// The contents are damaged, or packed by another method.
+    #[error("zlib: {0}")]
+    Zlib(miniz_oxide::inflate::DecompressError),
+    /// The contents are damaged, or packed by another method.
+    #[error("zstd: {0}")]
+    Zstd(String),
+    /// The contents have another size than the header says.
+    #[error("{found} bytes come out, and it says {unpacked}")]
+    Size {
+        /// Bytes of the contents.
+        found: usize,
+        /// Bytes that the header says.
+        unpacked: u64,
+    },
+}
+
 /// The header.
 struct Header {
     method: u16,
@@ -28,20 +72,20 @@ struct Header {
     len: usize,
 }
 
-fn header(bytes: &[u8]) -> Result<Header, String> {
+fn header(bytes: &[u8]) -> Result<Header, CompressedError> {
     let number = |at: usize, size: usize| {
-        let bytes = bytes.get(at..at + size).ok_or_else(|| "it ends in its header".to_owned())?;
-        Ok::<u64, String>(bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte)))
+        let bytes = bytes.get(at..at + size).ok_or(CompressedError::Header)?;
+        Ok::<u64, CompressedError>(bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte)))
     };
     let (version, method) = (number(4, 2)?, number(6, 2)? as u16);
     let (whole, unpacked, len) = match version {
         1 => (bytes.len() as u64, number(8, 4)?, 20),
         2 => (number(8, 4)?, number(12, 4)?, 24),
         3 => (number(8, 8)?, number(16, 8)?, 32),
-        other => return Err(format!("version {other} of compressed bundles is not known")),
+        other => return Err(CompressedError::Version(other)),
     };
     if whole < len as u64 || whole > bytes.len() as u64 {
-        return Err(format!("it says that it has {whole} bytes, of {} that there are", bytes.len()));
+        return Err(CompressedError::Length { said: whole, all: bytes.len() });
     }
     Ok(Header { method, whole: whole as usize, unpacked, len })
 }
@@ -50,33 +94,32 @@ fn header(bytes: &[u8]) -> Result<Header, String> {
 ///
 /// # Errors
 ///
-/// The fault in a few words.
-pub(super) fn unpack(bytes: &[u8], most: u64) -> Result<(Vec<u8>, usize), String> {
+/// A header that makes no sense, contents that are damaged, or more than `most` bytes.
+pub(super) fn unpack(bytes: &[u8], most: u64) -> Result<(Vec<u8>, usize), CompressedError> {
     let Header { method, whole, unpacked, len } = header(bytes)?;
     if unpacked > most {
-        return Err(format!(
-            "{unpacked} bytes when unpacked are more than the {most} that are read of a file"
-        ));
+        return Err(CompressedError::TooLarge { unpacked, most });
     }
     let contents = &bytes[len..whole];
     let found = match method {
         ZLIB => miniz_oxide::inflate::decompress_to_vec_zlib_with_limit(contents, unpacked as usize)
-            .map_err(|error| format!("zlib: {error}"))?,
-        ZSTD => zstd(contents, unpacked).map_err(|error| format!("zstd: {error}"))?,
-        other => return Err(format!("compression method {other} is not known")),
+            .map_err(CompressedError::Zlib)?,
+        ZSTD => zstd(contents, unpacked)?,
+        other => return Err(CompressedError::Method(other)),
     };
     if found.len() as u64 != unpacked {
-        return Err(format!("{} bytes come out, and it says {unpacked}", found.len()));
+        return Err(CompressedError::Size { found: found.len(), unpacked });
     }
     Ok((found, whole))
 }
 
-fn zstd(contents: &[u8], unpacked: u64) -> Result<Vec<u8>, String> {
+fn zstd(contents: &[u8], unpacked: u64) -> Result<Vec<u8>, CompressedError> {
     // A window is memory that is allocated before anything is read.
     let window = unpacked.next_power_of_two().max(WINDOW);
-    let decoder =
-        StreamingDecoder::new_with_max_window_size(contents, window).map_err(|error| error.to_string())?;
+    let decoder = StreamingDecoder::new_with_max_window_size(contents, window)
+        .map_err(|error| CompressedError::Zstd(error.to_string()))?;
     let mut found = Vec::new();
-    decoder.take(unpacked + 1).read_to_end(&mut found).map_err(|error| error.to_string())?;
+    let read = decoder.take(unpacked + 1).read_to_end(&mut found);
+    read.map_err(|error| CompressedError::Zstd(error.to_string()))?;
     Ok(found)
 }

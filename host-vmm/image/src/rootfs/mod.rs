@@ -42,7 +42,11 @@ pub struct RootFs {
 
 /// Debian 13 with ROCr, HIP, OpenCL, their compilers and Python: the root directory of image `rocm`.
 ///
-/// Makes it from some 210 MB of packages if the cache does not have it. Errors: as for [`obtain`].
+/// Makes it from some 210 MB of packages if the cache does not have it.
+///
+/// # Errors
+///
+/// As for [`obtain`].
 pub fn rocm(progress: &Progress) -> Result<PathBuf, RootFsError> {
     let cache = Cache::open().map_err(fetch::FetchError::from)?;
     Ok(obtain(&cache, "rocm", Freshness::Cached, progress)?.path)
@@ -50,8 +54,12 @@ pub fn rocm(progress: &Progress) -> Result<PathBuf, RootFsError> {
 
 /// The tree `name`, made when the cache does not have it.
 ///
-/// Safe if other processes do the same: one makes it, the others wait. Errors: an unknown name, packages that cannot be
-/// fetched, a tree that lacks files its recipe promises; the cache then has no new tree.
+/// Safe if other processes do the same: one makes it, the others wait.
+///
+/// # Errors
+///
+/// An unknown name, packages that cannot be fetched, and a tree that lacks files its recipe promises. The
+/// cache then has no new tree.
 pub fn obtain(
     cache: &Cache,
     name: &str,
@@ -92,7 +100,9 @@ fn obtain_recipe(
         build: &build,
     };
     let (path, manifest) = obtain_planned(cache, &plan, freshness, progress)?;
-    recipe.check_promises(&path).map_err(|missing| RootFsError::Damaged { path: path.clone(), missing })?;
+    if let Some(missing) = recipe.broken_promise(&path) {
+        return Err(RootFsError::Damaged { missing: missing.to_owned(), path });
+    }
     Ok(RootFs { path, packages: manifest.packages })
 }
 
@@ -119,9 +129,9 @@ fn assemble(recipe: &Recipe, debs: &[PathBuf], root: &Path, progress: &Progress)
     let scripts = fetch::scripts(debs, "postinst", &scratch)?;
     std::fs::remove_dir_all(&scratch).map_err(error::io_error("remove", &scratch))?;
     configure::configure(recipe, &scripts, root)?;
-    recipe
-        .check_promises(root)
-        .map_err(|missing| RootFsError::Promise { name: recipe.name.clone(), missing })?;
+    if let Some(missing) = recipe.broken_promise(root) {
+        return Err(RootFsError::Promise { name: recipe.name.clone(), missing: missing.to_owned() });
+    }
     step.done("done");
     Ok(())
 }

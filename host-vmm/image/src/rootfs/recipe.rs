@@ -84,7 +84,11 @@ struct File {
 }
 
 impl Recipe {
-    /// The recipe called `name`. Errors: [`RootFsError::Unknown`], which lists the names there are.
+    /// The recipe called `name`.
+    ///
+    /// # Errors
+    ///
+    /// [`RootFsError::Unknown`], which lists the names there are.
     pub fn named(name: &str) -> Result<Self, RootFsError> {
         let Some(BuiltIn { name, text, .. }) = RECIPES.iter().find(|known| known.name == name) else {
             let known: Vec<&str> = RECIPES.iter().map(|known| known.name).collect();
@@ -94,6 +98,10 @@ impl Recipe {
     }
 
     /// Every recipe that is built in.
+    ///
+    /// # Errors
+    ///
+    /// A recipe that cannot be read.
     pub fn all() -> Result<Vec<Self>, RootFsError> {
         RECIPES.iter().map(|BuiltIn { name, text, .. }| Self::parse(name, text)).collect()
     }
@@ -175,12 +183,10 @@ impl Recipe {
         })
     }
 
-    /// Checks that everything promised is below `root`, links followed; the first path that is not is the error.
-    pub fn check_promises(&self, root: &Path) -> Result<(), String> {
-        match self.promises.iter().find(|path| !root.join(path).exists()) {
-            Some(missing) => Err(missing.clone()),
-            None => Ok(()),
-        }
+    /// Returns the first promised path that is not below `root`, links followed.
+    #[must_use]
+    pub fn broken_promise(&self, root: &Path) -> Option<&str> {
+        self.promises.iter().map(String::as_str).find(|path| !root.join(path).exists())
     }
 }
 

@@ -11,6 +11,7 @@ use gdbstub::target::ext::host_io::{
 };
 use gdbstub::target::ext::libraries::Libraries;
 
+use super::monitor::MonitorError;
 use super::target::{Waves, part};
 use crate::symbols::{Loaded, Place, Register, State, SymbolFile};
 
@@ -36,18 +37,16 @@ impl Waves {
     }
 
     /// The value of a variable of a lane, where a wave is.
-    pub(super) fn variable(&mut self, thread: Tid, name: &str) -> Result<String, String> {
-        let pc = self.details(thread).ok_or("the wave has ended")?.view.pc.0;
+    pub(super) fn variable(&mut self, thread: Tid, name: &str) -> Result<String, MonitorError> {
+        let pc = self.details(thread).ok_or(MonitorError::Ended)?.view.pc.0;
         let (file, own) = self.source_of(pc)?;
-        file.value((own, pc.wrapping_sub(own)), name, &mut Lane { waves: self, thread })
+        Ok(file.value((own, pc.wrapping_sub(own)), name, &mut Lane { waves: self, thread })?)
     }
 
     /// The file of an address, and the address in it.
-    pub(super) fn source_of(&self, pc: u64) -> Result<(Arc<SymbolFile>, u64), String> {
+    pub(super) fn source_of(&self, pc: u64) -> Result<(Arc<SymbolFile>, u64), MonitorError> {
         let symbols = self.symbols.lock().unwrap_or_else(PoisonError::into_inner);
-        symbols
-            .around(pc)
-            .ok_or_else(|| format!("no symbols are known for {pc:#x}; --symbols PATH names their file"))
+        symbols.around(pc).ok_or(MonitorError::NoSymbols(pc))
     }
 
     fn library_list(&self) -> String {

@@ -47,11 +47,16 @@ pub enum GdbAddress {
     Unix(PathBuf),
 }
 
+/// A text that is no address of the stub.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{0:?} is neither ADDR:PORT nor a path with a slash")]
+pub struct NoAddress(pub String);
+
 impl FromStr for GdbAddress {
-    type Err = String;
+    type Err = NoAddress;
 
     /// `ADDR:PORT`, `:PORT`, or a path with a slash; the process's own socket for an empty text.
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, NoAddress> {
         if text.is_empty() {
             return Ok(Self::Own);
         }
@@ -59,7 +64,7 @@ impl FromStr for GdbAddress {
             return Ok(Self::Unix(text.into()));
         }
         let whole = if text.starts_with(':') { format!("127.0.0.1{text}") } else { text.to_owned() };
-        let wrong = |_| format!("{text:?} is neither ADDR:PORT nor a path with a slash");
+        let wrong = |_| NoAddress(text.to_owned());
         whole.parse().map(Self::Tcp).map_err(wrong)
     }
 }

@@ -2,13 +2,13 @@
 
 use std::sync::PoisonError;
 
-use belfry_device::inspect::BreakOn;
+use belfry_device::inspect::{BreakOn, Hex, InspectError};
 use gdbstub::common::Tid;
 use gdbstub::target::ext::monitor_cmd::{ConsoleOutput, MonitorCmd, outputln};
 
 use super::target::Waves;
-use crate::inspect::{answer_with, faulting};
-use crate::symbols::Loaded;
+use crate::inspect::{QuestionError, answer_with, faulting};
+use crate::symbols::{Loaded, ValueError};
 
 const HELP: &str = "\
 lane [N]                      the lane whose variables and private memory are shown; also: set $lane = N
@@ -26,13 +26,54 @@ unbreak                       removes breakpoints that monitor has set
 help                          this list
 Anything else is a question of `belfry inspect --json`.";
 
+/// Reasons why a command has no answer; the texts are for GDB's user.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum MonitorError {
+    /// The command is not UTF-8.
+    #[error("that is no text")]
+    NoText,
+    /// A lane is none.
+    #[error("{0:?} is no lane from 0 to 63")]
+    Lane(String),
+    /// A thread is none.
+    #[error("{0:?} is no thread of a wave")]
+    Thread(String),
+    /// No wave has stopped yet.
+    #[error("no wave has stopped")]
+    NoWave,
+    /// The wave is no more.
+    #[error("the wave has ended")]
+    Ended,
+    /// GDB has a command of its own.
+    #[error("GDB's own `break *ADDRESS` does that")]
+    Break,
+    /// The command would change the device behind GDB's back.
+    #[error("GDB would not know of it; use its own commands")]
+    Unseen,
+    /// An address belongs to no file that is known.
+    #[error("no symbols are known for {0:#x}; --symbols PATH names their file")]
+    NoSymbols(u64),
+    /// An address has no source line.
+    #[error("no source line is known for {0}")]
+    NoLine(Hex),
+    /// A variable has no value.
+    #[error(transparent)]
+    Value(#[from] ValueError),
+    /// The device has no answer.
+    #[error(transparent)]
+    Device(#[from] InspectError),
+    /// A question of `belfry inspect` has no answer.
+    #[error(transparent)]
+    Question(#[from] QuestionError),
+}
+
 impl MonitorCmd for Waves {
     fn handle_monitor_cmd(&mut self, command: &[u8], mut out: ConsoleOutput<'_>) -> Result<(), Self::Error> {
         let said = match std::str::from_utf8(command) {
             Ok(command) => self.monitor(command.trim()),
-            Err(_) => Err("that is no text".to_owned()),
+            Err(_) => Err(MonitorError::NoText),
         };
-        let (Ok(said) | Err(said)) = said;
+        let said = said.unwrap_or_else(|error| error.to_string());
         outputln!(out, "{}", plain(&said));
         Ok(())
     }
@@ -45,28 +86,28 @@ pub(super) fn plain(text: &str) -> String {
 }
 
 impl Waves {
-    fn monitor(&mut self, command: &str) -> Result<String, String> {
+    fn monitor(&mut self, command: &str) -> Result<String, MonitorError> {
         let words: Vec<&str> = command.split_whitespace().collect();
         match words[..] {
             [] | ["help"] => Ok(HELP.to_owned()),
             ["lane"] => Ok(format!("lane {}", self.lane)),
             ["lane", number] => {
                 let lane = number.parse().ok().filter(|lane| *lane < 64);
-                self.lane = lane.ok_or_else(|| format!("{number:?} is no lane from 0 to 63"))?;
+                self.lane = lane.ok_or_else(|| MonitorError::Lane(number.to_owned()))?;
                 Ok(format!("lane {}", self.lane))
             }
             ["thread", number] => {
                 let thread = number.parse().ok().and_then(|thread| self.wave(thread));
-                self.current = Some(thread.ok_or_else(|| format!("{number:?} is no thread of a wave"))?);
+                self.current = Some(thread.ok_or_else(|| MonitorError::Thread(number.to_owned()))?);
                 self.place()
             }
             ["waves"] => self.waves(),
             ["disassemble"] => self.disassemble(),
             ["wave"] => {
-                let wave = self.current.ok_or("no wave has stopped")?;
+                let wave = self.current.ok_or(MonitorError::NoWave)?;
                 self.ask(&format!("wave {wave}"))
             }
-            ["break", "pc", ..] => Err("GDB's own `break *ADDRESS` does that".to_owned()),
+            ["break", "pc", ..] => Err(MonitorError::Break),
             ["where"] => self.place(),
             ["print", name] => {
                 let thread = self.stopped_thread()?;
@@ -92,26 +133,24 @@ impl Waves {
                 }
                 Ok(format!("{count} removed"))
             }
-            ["continue" | "step" | "barrier" | "pause" | "unbreak" | "wait", ..] => {
-                Err("GDB would not know of it; use its own commands".to_owned())
-            }
+            ["continue" | "step" | "barrier" | "pause" | "unbreak" | "wait", ..] => Err(MonitorError::Unseen),
             _ => self.ask(command),
         }
     }
 
-    fn add(&mut self, on: BreakOn) -> Result<String, String> {
+    fn add(&mut self, on: BreakOn) -> Result<String, MonitorError> {
         let said = format!("break {on}: set");
-        let number = self.gpu.inspect().add_break(on).map_err(|error| error.to_string())?;
+        let number = self.gpu.inspect().add_break(on)?;
         self.others.push(number);
         Ok(said)
     }
 
-    fn ask(&self, question: &str) -> Result<String, String> {
-        answer_with(&self.gpu, &self.symbols, question).map(|answer| format!("{answer:#}"))
+    fn ask(&self, question: &str) -> Result<String, MonitorError> {
+        Ok(format!("{:#}", answer_with(&self.gpu, &self.symbols, question)?))
     }
 
-    fn waves(&mut self) -> Result<String, String> {
-        let view = self.gpu.inspect().waves().map_err(|error| error.to_string())?;
+    fn waves(&mut self) -> Result<String, MonitorError> {
+        let view = self.gpu.inspect().waves()?;
         let mut lines: Vec<String> = Vec::new();
         for wave in &view.waves {
             let thread = self.thread(wave.wave);
@@ -124,14 +163,14 @@ impl Waves {
         Ok(lines.join("\n"))
     }
 
-    fn stopped_thread(&mut self) -> Result<Tid, String> {
-        let wave = self.current.ok_or("no wave has stopped")?;
+    fn stopped_thread(&mut self) -> Result<Tid, MonitorError> {
+        let wave = self.current.ok_or(MonitorError::NoWave)?;
         Ok(self.thread(wave))
     }
 
-    fn disassemble(&mut self) -> Result<String, String> {
+    fn disassemble(&mut self) -> Result<String, MonitorError> {
         let thread = self.stopped_thread()?;
-        let seen = self.details(thread).ok_or("the wave has ended")?.code.clone();
+        let seen = self.details(thread).ok_or(MonitorError::Ended)?.code.clone();
         let symbols = self.symbols.lock().unwrap_or_else(PoisonError::into_inner);
         let mut lines = Vec::new();
         for line in &seen {
@@ -142,9 +181,9 @@ impl Waves {
         Ok(lines.join("\n"))
     }
 
-    fn place(&mut self) -> Result<String, String> {
+    fn place(&mut self) -> Result<String, MonitorError> {
         let thread = self.stopped_thread()?;
-        let seen = self.details(thread).ok_or("the wave has ended")?;
+        let seen = self.details(thread).ok_or(MonitorError::Ended)?;
         let (pc, kernel) = (seen.view.pc, seen.view.kernel.clone());
         let off = if seen.view.exec.0 >> self.lane & 1 == 0 { " (off)" } else { "" };
         self.source_of(pc.0)?;
@@ -155,16 +194,16 @@ impl Waves {
         let lane = faulting(&why).unwrap_or_else(|| format!(", lane {lane}{off}"));
         let symbols = self.symbols.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(source) = symbols.line(pc.0) else {
-            return Err(format!("no source line is known for {pc}"));
+            return Err(MonitorError::NoLine(pc));
         };
         let function = source.function.unwrap_or("?");
         let why = if why.is_empty() { why } else { format!("\n{why}") };
         Ok(format!("{source}{lane}, in {function} of {kernel}, {}, {pc}{why}", source.file))
     }
 
-    fn locals(&mut self) -> Result<String, String> {
+    fn locals(&mut self) -> Result<String, MonitorError> {
         let thread = self.stopped_thread()?;
-        let pc = self.details(thread).ok_or("the wave has ended")?.view.pc.0;
+        let pc = self.details(thread).ok_or(MonitorError::Ended)?.view.pc.0;
         let (file, own) = self.source_of(pc)?;
         let lines = file.names(own).into_iter().map(|name| match self.variable(thread, name) {
             Ok(value) => format!("{name} = {value}"),

@@ -12,8 +12,8 @@ use belfry_device::Gpu;
 use belfry_device::inspect::BreakOn;
 use serde_json::{Value, json};
 
-use super::answer_with;
 use super::sources::{addresses, break_at, reason, source_line};
+use super::{QuestionError, answer_with};
 use crate::symbols::Symbols;
 
 /// Interval at which the thread checks if it is to end.
@@ -37,7 +37,7 @@ impl Lines {
     /// # Errors
     ///
     /// As [`answer_with`].
-    pub(super) fn answer(&self, gpu: &Arc<Gpu>, question: &str) -> Result<Value, String> {
+    pub(super) fn answer(&self, gpu: &Arc<Gpu>, question: &str) -> Result<Value, QuestionError> {
         let words: Vec<&str> = question.split_whitespace().collect();
         let ["break", "line", place] = words[..] else { return answer_with(gpu, &self.symbols, question) };
         let found = addresses(gpu, &self.symbols, place)?;
@@ -47,11 +47,15 @@ impl Lines {
         let (file, line) = source_line(place)?;
         let can_come = self.symbols.lock().unwrap_or_else(PoisonError::into_inner).may_have(file, line);
         if !can_come {
-            return Err(format!("no code is known to be of {place}; {}", reason(&self.symbols)));
+            return Err(QuestionError::NoCode {
+                known: "is known",
+                place: place.to_owned(),
+                why: reason(&self.symbols),
+            });
         }
         self.watch(gpu)?;
         let number = gpu.inspect().add_break(BreakOn::Line(place.to_owned()));
-        Ok(json!({ "breakpoints": [number.map_err(|error| error.to_string())?], "pending": true }))
+        Ok(json!({ "breakpoints": [number?], "pending": true }))
     }
 
     /// Ends the thread; breakpoints that still wait for code wait for ever, unless they are removed.
@@ -63,7 +67,7 @@ impl Lines {
     }
 
     /// Has a thread look for code.
-    fn watch(&self, gpu: &Arc<Gpu>) -> Result<(), String> {
+    fn watch(&self, gpu: &Arc<Gpu>) -> Result<(), QuestionError> {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.is_some() {
             return Ok(());
@@ -72,7 +76,7 @@ impl Lines {
             (Arc::downgrade(gpu), Arc::clone(&self.symbols), Arc::clone(&self.closing));
         let spawned = std::thread::Builder::new().name("inspect-lines".into());
         let spawned = spawned.spawn(move || look(&gpu, &symbols, &closing));
-        *thread = Some(spawned.map_err(|error| format!("no thread can look for code: {error}"))?);
+        *thread = Some(spawned.map_err(|error| QuestionError::Thread(error.to_string()))?);
         Ok(())
     }
 }

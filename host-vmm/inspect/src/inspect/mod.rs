@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | where sockets are, and which there are | `places.rs` |
 //! | the socket of a GPU, and its clients | `server.rs` |
-//! | questions, and the device's answers | `query.rs` |
+//! | questions, and the device's answers | `query.rs`, reasons why there is none in `question.rs` |
 //! | all that looks at a GPU: this, and GDB | `onlookers.rs` |
 //! | questions about source lines and variables | `sources.rs` |
 //! | breakpoints for lines whose code has not come yet | `lines.rs` |
@@ -19,6 +19,7 @@ mod lines;
 mod onlookers;
 mod places;
 mod query;
+mod question;
 mod server;
 mod sources;
 
@@ -29,6 +30,7 @@ pub use client::Client;
 pub use onlookers::Onlookers;
 pub use places::{Running, folder, gdb_socket_of, only, running, socket_of};
 pub use query::{HELP, answer};
+pub use question::{NotSaved, QuestionError};
 pub use server::{Save, Server};
 pub(crate) use sources::faulting;
 pub use sources::{answer_with, look_for_code};
@@ -107,7 +109,7 @@ pub enum InspectError {
     Refused(String),
     /// A breakpoint from the start is none.
     #[error("--break {0:?}: {1}")]
-    Break(String, String),
+    Break(String, #[source] QuestionError),
     /// The connection was closed.
     #[error("the process has ended, or wants no more of this client")]
     Ended,

@@ -7,10 +7,12 @@ use std::time::Duration;
 use belfry_abi::pm4::Opcode;
 use belfry_abi::sdma::Op;
 use belfry_device::Gpu;
-use belfry_device::inspect::{AccessRange, BreakOn, MemoryAs, WaveId, WaveParts};
+use belfry_device::inspect::{AccessRange, BreakOn, InspectError, MemoryAs, WaveId, WaveParts};
 use belfry_device::memory::Location;
 use serde::Serialize;
 use serde_json::{Value, json};
+
+use super::QuestionError;
 
 /// The longest that `wait` waits.
 const MAX_WAIT: u64 = 60;
@@ -47,9 +49,9 @@ help                          this list";
 /// # Errors
 ///
 /// A question that is none, or that the device has no answer to, in words.
-pub fn answer(gpu: &Gpu, question: &str) -> Result<Value, String> {
+pub fn answer(gpu: &Gpu, question: &str) -> Result<Value, QuestionError> {
     let words: Vec<&str> = question.split_whitespace().collect();
-    let (&what, arguments) = words.split_first().ok_or("no question; `help` lists them")?;
+    let (&what, arguments) = words.split_first().ok_or(QuestionError::Empty)?;
     let inspector = gpu.inspect();
     match (what, arguments) {
         ("help", []) => Ok(json!(HELP.lines().collect::<Vec<_>>())),
@@ -74,7 +76,11 @@ pub fn answer(gpu: &Gpu, question: &str) -> Result<Value, String> {
             let kind = match rest {
                 [] => MemoryAs::Words,
                 ["as", kind] | [kind] => kind.parse()?,
-                _ => return Err("memory PASID ADDRESS LENGTH [words|packets|signals|descriptors]".to_owned()),
+                _ => {
+                    return Err(QuestionError::Form(
+                        "memory PASID ADDRESS LENGTH [words|packets|signals|descriptors]",
+                    ));
+                }
             };
             said(inspector.memory(number(pasid)?, (number(address)?, number(length)?), kind))
         }
@@ -88,12 +94,12 @@ pub fn answer(gpu: &Gpu, question: &str) -> Result<Value, String> {
         }
         ("step", [wave, rest @ ..]) => {
             let (wave, count) = (wave_id(wave)?, rest.first().map_or(Ok(1), |count| number(count))?);
-            inspector.step(wave, count).map_err(|error| error.to_string())?;
+            inspector.step(wave, count)?;
             Ok(inspector.wave(wave, WaveParts::default()).map_or(Value::Null, |wave| json!(wave)))
         }
         ("barrier", [wave]) => {
             let wave = wave_id(wave)?;
-            inspector.step_to_barrier(wave).map_err(|error| error.to_string())?;
+            inspector.step_to_barrier(wave)?;
             Ok(inspector.wave(wave, WaveParts::default()).map_or(Value::Null, |wave| json!(wave)))
         }
         ("break", ["register", name]) => number_of(inspector.break_on_register(name)),
@@ -103,44 +109,44 @@ pub fn answer(gpu: &Gpu, question: &str) -> Result<Value, String> {
             Ok(json!({ "removed": true }))
         }
         ("unbreak", [which]) => Ok(json!({ "removed": inspector.remove_break(number(which)?) })),
-        _ => Err(format!("{question:?} is no question; `help` lists them")),
+        _ => Err(QuestionError::Unknown(question.to_owned())),
     }
 }
 
-fn value(answer: &impl Serialize) -> Result<Value, String> {
-    serde_json::to_value(answer).map_err(|error| error.to_string())
+fn value(answer: &impl Serialize) -> Result<Value, QuestionError> {
+    serde_json::to_value(answer).map_err(|error| QuestionError::Json(error.to_string()))
 }
 
-fn said<T: Serialize, E: ToString>(answer: Result<T, E>) -> Result<Value, String> {
-    value(&answer.map_err(|error| error.to_string())?)
+fn said<T: Serialize>(answer: Result<T, InspectError>) -> Result<Value, QuestionError> {
+    value(&answer?)
 }
 
-fn number_of<E: ToString>(added: Result<u32, E>) -> Result<Value, String> {
-    Ok(json!({ "breakpoint": added.map_err(|error| error.to_string())? }))
+fn number_of(added: Result<u32, InspectError>) -> Result<Value, QuestionError> {
+    Ok(json!({ "breakpoint": added? }))
 }
 
 /// A number, decimal, or hexadecimal after `0x`.
-fn number<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
+fn number<T: TryFrom<u64>>(text: &str) -> Result<T, QuestionError> {
     let parsed = match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),
         None => text.parse(),
     };
-    let wrong = || format!("{text:?} is no number that fits there");
+    let wrong = || QuestionError::Number(text.to_owned());
     T::try_from(parsed.map_err(|_| wrong())?).map_err(|_| wrong())
 }
 
-fn wave_id(text: &str) -> Result<WaveId, String> {
-    WaveId::from_str(text)
+fn wave_id(text: &str) -> Result<WaveId, QuestionError> {
+    Ok(WaveId::from_str(text)?)
 }
 
 /// `v3 5`: a vector register and a lane.
-fn parts(words: &[&str]) -> Result<WaveParts, String> {
+fn parts(words: &[&str]) -> Result<WaveParts, QuestionError> {
     let vgpr = |text: &str| number(text.strip_prefix('v').unwrap_or(text));
     match words {
         [] => Ok(WaveParts::default()),
         [register] => Ok(WaveParts { vgpr: Some(vgpr(register)?), lane: None }),
         [register, lane] => Ok(WaveParts { vgpr: Some(vgpr(register)?), lane: Some(number(lane)?) }),
-        _ => Err("wave ID [vN [LANE]]".to_owned()),
+        _ => Err(QuestionError::Form("wave ID [vN [LANE]]")),
     }
 }
 
@@ -148,7 +154,7 @@ fn parts(words: &[&str]) -> Result<WaveParts, String> {
 const BREAKS: &str = "break pc ADDRESS | line FILE:LINE | kernel NAME | packet KIND | read|write|access [lds] ADDRESS [BYTES] | register NAME | \
                       fault";
 
-fn break_on(words: &[&str]) -> Result<BreakOn, String> {
+fn break_on(words: &[&str]) -> Result<BreakOn, QuestionError> {
     match words {
         ["pc", address] => Ok(BreakOn::Pc(number(address)?)),
         ["kernel", name] => Ok(BreakOn::Kernel((*name).to_owned())),
@@ -156,35 +162,36 @@ fn break_on(words: &[&str]) -> Result<BreakOn, String> {
         [how @ ("read" | "write" | "access"), "lds", rest @ ..] => range(how, true, rest),
         [how @ ("read" | "write" | "access"), rest @ ..] => range(how, false, rest),
         ["fault"] => Ok(BreakOn::Fault),
-        _ => Err(BREAKS.to_owned()),
+        _ => Err(QuestionError::Form(BREAKS)),
     }
 }
 
 /// A kind of packets: of AQL by its name, of others after `PM4:` and `SDMA:`.
-fn packet(kind: &str) -> Result<BreakOn, String> {
+fn packet(kind: &str) -> Result<BreakOn, QuestionError> {
     let aql = ["KERNEL_DISPATCH", "BARRIER_AND", "BARRIER_OR", "BARRIER_VALUE", "PM4_IB"];
     let (engine, name) = kind.split_once(':').unwrap_or(("", kind));
     let names: BTreeSet<&str> = match engine {
         "" => aql.into(),
         "PM4" => (0..=u8::MAX).filter_map(|opcode| Opcode(opcode).name()).collect(),
         "SDMA" => (0..=u8::MAX).filter_map(|op| Op(op).name()).collect(),
-        _ => return Err(format!("{engine} is none of PM4 and SDMA")),
+        _ => return Err(QuestionError::Engine(engine.to_owned())),
     };
     if names.contains(name) {
         return Ok(BreakOn::Packet(kind.to_owned()));
     }
-    Err(format!("{name} is none of {}", names.into_iter().collect::<Vec<_>>().join(", ")))
+    let known = names.into_iter().collect::<Vec<_>>().join(", ");
+    Err(QuestionError::Packet { name: name.to_owned(), known })
 }
 
 /// Accesses of bytes from an address on: of one byte, unless a number is given.
-fn range(how: &str, lds: bool, words: &[&str]) -> Result<BreakOn, String> {
+fn range(how: &str, lds: bool, words: &[&str]) -> Result<BreakOn, QuestionError> {
     let (first, length): (u64, u64) = match words {
         [address] => (number(address)?, 1),
         [address, length] => (number(address)?, number(length)?),
-        _ => return Err(BREAKS.to_owned()),
+        _ => return Err(QuestionError::Form(BREAKS)),
     };
     let last = length.checked_sub(1).and_then(|behind| first.checked_add(behind));
-    let last = last.ok_or_else(|| format!("there are no {length} bytes at {first:#x}"))?;
+    let last = last.ok_or(QuestionError::Range { first, length })?;
     let (reads, writes) = (how != "write", how != "read");
     Ok(BreakOn::Access(AccessRange { lds, first, last, reads, writes }))
 }

@@ -20,11 +20,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::lines::Lines;
-use super::{InspectError, InspectOptions, MAX_QUESTION, places};
+use super::{InspectError, InspectOptions, MAX_QUESTION, NotSaved, QuestionError, places};
 use crate::symbols::Symbols;
 
 /// Saves a GPU's machine to a file. Returns a description of what was saved, or the reason why nothing was.
-pub type Save = Arc<dyn Fn(&Path) -> Result<String, String> + Send + Sync>;
+pub type Save = Arc<dyn Fn(&Path) -> Result<String, NotSaved> + Send + Sync>;
 
 /// Clients at the same time.
 const MAX_CLIENTS: usize = 16;
@@ -250,20 +250,19 @@ fn ask(gpu: &Arc<Gpu>, shared: &Shared, line: &[u8]) -> Value {
     };
     match answered {
         Ok(answer) => json!({ "answer": answer }),
-        Err(error) => json!({ "error": error }),
+        Err(error) => json!({ "error": error.to_string() }),
     }
 }
 
 /// Saves the run.
-fn save(shared: &Shared, path: &Path) -> Result<Value, String> {
+fn save(shared: &Shared, path: &Path) -> Result<Value, QuestionError> {
     let saver = shared.saver.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let saver =
-        saver.ok_or("only runs of --mode kvm without a guest channel and of --mode hosted can be saved")?;
+    let saver = saver.ok_or(QuestionError::NoSaver)?;
     // Only the client knows the directory that a relative path begins in.
     if !path.is_absolute() {
-        return Err(format!("{} is no absolute path", path.display()));
+        return Err(QuestionError::Relative(path.display().to_string()));
     }
-    saver(path).map(Value::from)
+    Ok(saver(path).map(Value::from)?)
 }
 
 fn reply(stream: &mut UnixStream, value: &Value) -> io::Result<()> {

@@ -9,7 +9,7 @@ use belfry_device::Gpu;
 use belfry_device::inspect::{BreakOn, WaveId, WaveParts};
 use serde_json::{Value, json};
 
-use super::answer;
+use super::{QuestionError, answer};
 use crate::symbols::Symbols;
 
 /// Looks for code objects that have come. Returns true if there are any whose symbols are known.
@@ -36,13 +36,17 @@ pub fn look_for_code(gpu: &Gpu, symbols: &Mutex<Symbols>) -> bool {
 /// # Errors
 ///
 /// A question that is none, or that the device has no answer to, in words.
-pub fn answer_with(gpu: &Gpu, symbols: &Mutex<Symbols>, question: &str) -> Result<Value, String> {
+pub fn answer_with(gpu: &Gpu, symbols: &Mutex<Symbols>, question: &str) -> Result<Value, QuestionError> {
     let words: Vec<&str> = question.split_whitespace().collect();
     match words[..] {
         ["break", "line", place] => {
             let addresses = addresses(gpu, symbols, place)?;
             if addresses.is_empty() {
-                return Err(format!("no code on the GPU is known to be of {place}; {}", reason(symbols)));
+                return Err(QuestionError::NoCode {
+                    known: "on the GPU is known",
+                    place: place.to_owned(),
+                    why: reason(symbols),
+                });
             }
             break_at(gpu, addresses)
         }
@@ -50,9 +54,9 @@ pub fn answer_with(gpu: &Gpu, symbols: &Mutex<Symbols>, question: &str) -> Resul
             look_for_code(gpu, symbols);
             let wave =
                 gpu.inspect().wave(WaveId::from_str(wave)?, WaveParts { vgpr: Some(0), lane: Some(0) });
-            let pc = wave.map_err(|error| error.to_string())?.view.pc;
+            let pc = wave?.view.pc;
             let symbols = symbols.lock().unwrap_or_else(PoisonError::into_inner);
-            let source = symbols.line(pc.0).ok_or_else(|| format!("no source line is known for {pc}"))?;
+            let source = symbols.line(pc.0).ok_or(QuestionError::NoLine(pc))?;
             Ok(json!({ "pc": pc, "file": source.file, "line": source.line, "function": source.function }))
         }
         ["status"] | ["wait", _] => {
@@ -71,32 +75,32 @@ pub fn answer_with(gpu: &Gpu, symbols: &Mutex<Symbols>, question: &str) -> Resul
 }
 
 /// A source line.
-pub(super) fn source_line(place: &str) -> Result<(&str, u32), String> {
-    let (file, line) = place.rsplit_once(':').ok_or("break line FILE:LINE")?;
-    Ok((file, line.parse().map_err(|_| format!("{line:?} is no line"))?))
+pub(super) fn source_line(place: &str) -> Result<(&str, u32), QuestionError> {
+    let (file, line) = place.rsplit_once(':').ok_or(QuestionError::Form("break line FILE:LINE"))?;
+    Ok((file, line.parse().map_err(|_| QuestionError::Line(line.to_owned()))?))
 }
 
 /// Addresses at which code of a source line begins on the GPU.
-pub(super) fn addresses(gpu: &Gpu, symbols: &Mutex<Symbols>, place: &str) -> Result<Vec<u64>, String> {
+pub(super) fn addresses(gpu: &Gpu, symbols: &Mutex<Symbols>, place: &str) -> Result<Vec<u64>, QuestionError> {
     let (file, line) = source_line(place)?;
     look_for_code(gpu, symbols);
     Ok(symbols.lock().unwrap_or_else(PoisonError::into_inner).addresses(file, line))
 }
 
 /// Adds breakpoints at addresses, and answers with their numbers.
-pub(super) fn break_at(gpu: &Gpu, addresses: Vec<u64>) -> Result<Value, String> {
-    let add = |address| gpu.inspect().add_break(BreakOn::Pc(address)).map_err(|error| error.to_string());
-    let numbers = addresses.into_iter().map(add).collect::<Result<Vec<u32>, String>>()?;
+pub(super) fn break_at(gpu: &Gpu, addresses: Vec<u64>) -> Result<Value, QuestionError> {
+    let add = |address| gpu.inspect().add_break(BreakOn::Pc(address));
+    let numbers = addresses.into_iter().map(add).collect::<Result<Vec<u32>, _>>()?;
     Ok(json!({ "breakpoints": numbers }))
 }
 
 /// Why there is no code of a line.
-pub(super) fn reason(symbols: &Mutex<Symbols>) -> String {
+pub(super) fn reason(symbols: &Mutex<Symbols>) -> &'static str {
     let symbols = symbols.lock().unwrap_or_else(PoisonError::into_inner);
     match (symbols.is_empty(), symbols.loaded.is_empty()) {
-        (true, _) => "--symbols PATH names files of code objects".to_owned(),
-        (_, true) => "nothing was dispatched from a code object whose file is known".to_owned(),
-        _ => "the line has none".to_owned(),
+        (true, _) => "--symbols PATH names files of code objects",
+        (_, true) => "nothing was dispatched from a code object whose file is known",
+        _ => "the line has none",
     }
 }
 

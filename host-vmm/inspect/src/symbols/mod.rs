@@ -26,8 +26,8 @@ use std::sync::{Arc, OnceLock};
 use belfry_device::chip;
 use belfry_process::files;
 use belfry_runtime::code_object::unbundle;
-pub use read::SymbolFile;
-pub use variables::{Place, Register, State};
+pub use read::{FileError, SymbolFile};
+pub use variables::{Place, Register, State, ValueError};
 
 /// Bytes of a file at most.
 const MAX_FILE: u64 = 256 << 20;
@@ -274,7 +274,7 @@ fn read_files(path: &Path) -> Result<Vec<Arc<SymbolFile>>, SymbolError> {
     let read = |object: Cow<'_, [u8]>| {
         SymbolFile::read(path.display().to_string(), object.into_owned()).map(Arc::new)
     };
-    objects.into_iter().map(read).collect::<Result<_, _>>().map_err(wrong)
+    objects.into_iter().map(read).collect::<Result<_, FileError>>().map_err(|error| wrong(error.to_string()))
 }
 
 /// A copy for GDB that is made on first use.

@@ -29,6 +29,23 @@ const MACHINE: u16 = 224;
 
 pub(super) type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
+/// Reasons why a file has no symbols.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum FileError {
+    /// The file is another one.
+    #[error("it is no code object of an AMD GPU (an ELF file with EM_AMDGPU)")]
+    NoCodeObject,
+    /// The file was cut short.
+    #[error("a segment is not in the file")]
+    Segment,
+    /// A compressed section cannot be unpacked.
+    #[error("{0}")]
+    Section(#[from] object::Error),
+    /// The debug information makes no sense.
+    #[error("its debug information is broken: {0}")]
+    Dwarf(#[from] gimli::Error),
+}
+
 /// A file of a code object.
 #[derive(Debug)]
 pub struct SymbolFile {
@@ -49,34 +66,32 @@ impl SymbolFile {
     ///
     /// # Errors
     ///
-    /// A file that is no code object of an AMD GPU, or whose debug information is broken, in words.
-    pub fn read(path: String, data: Vec<u8>) -> Result<Self, String> {
-        let not = || "it is no code object of an AMD GPU (an ELF file with EM_AMDGPU)".to_owned();
-        let elf = ElfFile64::<object::LittleEndian>::parse(&*data).map_err(|_| not())?;
+    /// A file that is no code object of an AMD GPU, or whose debug information is broken.
+    pub fn read(path: String, data: Vec<u8>) -> Result<Self, FileError> {
+        let elf = ElfFile64::<object::LittleEndian>::parse(&*data).map_err(|_| FileError::NoCodeObject)?;
         if elf.elf_header().e_machine.get(object::LittleEndian).0 != MACHINE {
-            return Err(not());
+            return Err(FileError::NoCodeObject);
         }
         let mut code = Vec::new();
         for segment in elf.segments().filter(is_code) {
             let (from, len) = segment.file_range();
             let range = usize::try_from(from).ok().zip(usize::try_from(len).ok());
             let range = range.and_then(|(from, len)| Some(from..from.checked_add(len)?));
-            let range =
-                range.filter(|range| range.end <= data.len()).ok_or("a segment is not in the file")?;
+            let range = range.filter(|range| range.end <= data.len()).ok_or(FileError::Segment)?;
             code.push((segment.address(), range));
         }
         let descriptor = |symbol: object::read::elf::ElfSymbol64<'_, '_, object::LittleEndian>| {
             Some((symbol.name().ok()?.strip_suffix(".kd")?.to_owned(), symbol.address()))
         };
         let kernels = elf.dynamic_symbols().filter_map(descriptor).take(MOST).collect();
-        let sections = DwarfSections::load(|id| -> Result<Cow<'_, [u8]>, String> {
+        let sections = DwarfSections::load(|id| -> Result<Cow<'_, [u8]>, FileError> {
             let Some(section) = elf.section_by_name(id.name()) else { return Ok(Cow::Borrowed(&[])) };
-            section.uncompressed_data().map_err(|error| error.to_string())
+            Ok(section.uncompressed_data()?)
         })?;
         let dwarf = sections.borrow(|section| EndianSlice::new(section, LittleEndian));
         let mut reader =
             Reader { dwarf: &dwarf, data: &data, files: Vec::new(), rows: Vec::new(), functions: Vec::new() };
-        reader.units().map_err(|error| format!("its debug information is broken: {error}"))?;
+        reader.units()?;
         let Reader { files, mut rows, functions, .. } = reader;
         // Where one sequence ends and another one begins, the beginning counts.
         rows.sort_by_key(|row| (row.address, !row.end));

@@ -40,7 +40,7 @@ fn lines_functions_and_variables_are_those_of_the_source() {
     assert_eq!(file.value((at, 0), "i", &mut Counting), Ok("11".to_owned()));
     assert_eq!(file.value((at, 0), "a", &mut Counting), Ok("0x500000004".to_owned()));
     let unknown = file.value((at, 0), "j", &mut Counting).unwrap_err();
-    assert_eq!(unknown, "no variable is called j; there are a, b, c, n, i, sum");
+    assert_eq!(unknown.to_string(), "no variable is called j; there are a, b, c, n, i, sum");
 }
 
 #[test]

@@ -25,6 +25,57 @@ const ELEMENTS: usize = 32;
 /// Bytes of a value at most.
 const MAX_VALUE: usize = 4096;
 
+/// Reasons why a variable has no value.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ValueError {
+    /// No variables are in scope.
+    #[error("no variables are known at {0:#x}")]
+    NoVariables(u64),
+    /// Other variables are in scope.
+    #[error("no variable is called {name}; there are {known}")]
+    NoVariable {
+        /// The name.
+        name: String,
+        /// Names of the variables in scope.
+        known: String,
+    },
+    /// The type is empty or too large.
+    #[error("{name} has a type of {size} bytes, which is not written")]
+    Size {
+        /// Name of the variable.
+        name: String,
+        /// Bytes of its type.
+        size: usize,
+    },
+    /// The variable has no place there.
+    #[error("it is optimised out here")]
+    OptimisedOut,
+    /// The location is an expression of another form.
+    #[error("its location {0:02x?} has a form that is not known")]
+    Form(Vec<u8>),
+    /// The location cannot be read.
+    #[error("{0}")]
+    Dwarf(#[from] gimli::Error),
+    /// The location is an index of an address that is missing.
+    #[error("its address is not in the file")]
+    NoAddress,
+    /// The location is a register that waves do not have.
+    #[error("it is in register {0} of DWARF, which is none of a wave")]
+    Register(u16),
+    /// The frame is described in another form.
+    #[error("its frame is in no register")]
+    Frame,
+    /// The register of the frame was not read from the wave.
+    #[error("its frame's register is not there")]
+    NoFrameRegister,
+    /// A register was not read from the wave.
+    #[error("its register is not there")]
+    NoRegister,
+    /// Memory does not answer.
+    #[error("its memory cannot be read: {0:x?}")]
+    Memory(Place),
+}
+
 /// A register of a wave.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Register {
@@ -94,11 +145,11 @@ pub(super) enum Form {
 }
 
 /// Reads an expression of the forms that clang writes, with the address that it may have by an index.
-pub(super) fn form(expression: &[u8], indexed: Option<u64>) -> Result<Form, String> {
+pub(super) fn form(expression: &[u8], indexed: Option<u64>) -> Result<Form, ValueError> {
     let encoding = Encoding { address_size: 8, format: Format::Dwarf32, version: 5 };
     let mut operations = Expression(EndianSlice::new(expression, LittleEndian)).operations(encoding);
     let mut all = Vec::new();
-    while let Some(operation) = operations.next().map_err(|error| error.to_string())? {
+    while let Some(operation) = operations.next()? {
         all.push(operation);
     }
     let is_value = matches!(all.last(), Some(Operation::StackValue));
@@ -117,10 +168,7 @@ pub(super) fn form(expression: &[u8], indexed: Option<u64>) -> Result<Form, Stri
         }
         _ => None,
     };
-    let register = |number: gimli::Register| {
-        Register::of(number.0)
-            .ok_or_else(|| format!("it is in register {} of DWARF, which is none of a wave", number.0))
-    };
+    let register = |number: gimli::Register| Register::of(number.0).ok_or(ValueError::Register(number.0));
     match all[..] {
         [Operation::FrameOffset { offset }] => Ok(Form::Frame(offset)),
         [Operation::Register { register: number }] => Ok(Form::In(register(number)?)),
@@ -130,11 +178,9 @@ pub(super) fn form(expression: &[u8], indexed: Option<u64>) -> Result<Form, Stri
         [Operation::UnsignedConstant { value }] if is_value => Ok(Form::Constant(value)),
         [Operation::SignedConstant { value }] if is_value => Ok(Form::Constant(value.cast_unsigned())),
         [Operation::Address { address }] => Ok(Form::At(address, space)),
-        [Operation::AddressIndex { .. }] => {
-            Ok(Form::At(indexed.ok_or("its address is not in the file")?, space))
-        }
-        [] => Err("it is optimised out here".to_owned()),
-        _ => Err(format!("its location {expression:02x?} has a form that is not known")),
+        [Operation::AddressIndex { .. }] => Ok(Form::At(indexed.ok_or(ValueError::NoAddress)?, space)),
+        [] => Err(ValueError::OptimisedOut),
+        _ => Err(ValueError::Form(expression.to_owned())),
     }
 }
 
@@ -155,22 +201,22 @@ impl SymbolFile {
     ///
     /// # Errors
     ///
-    /// No variable of that name, or one whose value cannot be told, in words.
+    /// No variable of that name, or one whose value cannot be told.
     pub fn value(
         &self,
         (address, base): (u64, u64),
         name: &str,
         state: &mut dyn State,
-    ) -> Result<String, String> {
+    ) -> Result<String, ValueError> {
         let found = self.variables(address).find(|(_, variable)| variable.name == name);
         let (function, variable) = found.ok_or_else(|| match self.names(address)[..] {
-            [] => format!("no variables are known at {:#x}", address.wrapping_add(base)),
-            ref names => format!("no variable is called {name}; there are {}", names.join(", ")),
+            [] => ValueError::NoVariables(address.wrapping_add(base)),
+            ref names => ValueError::NoVariable { name: name.to_owned(), known: names.join(", ") },
         })?;
         let place = place(function, variable, (address, base), state)?;
         let size = variable.kind.size();
         if size == 0 || size > MAX_VALUE {
-            return Err(format!("{name} has a type of {size} bytes, which is not written"));
+            return Err(ValueError::Size { name: name.to_owned(), size });
         }
         let mut bytes = vec![0; size];
         fill(place, &mut bytes, state)?;
@@ -186,17 +232,17 @@ fn place(
     variable: &Variable,
     (address, base): (u64, u64),
     state: &mut dyn State,
-) -> Result<Place, String> {
+) -> Result<Place, ValueError> {
     let here = |location: &&Location| location.code.contains(&address);
     let location = variable.locations.iter().find(here);
-    let location = location.ok_or("it is optimised out here")?;
+    let location = location.ok_or(ValueError::OptimisedOut)?;
     Ok(match form(&location.expression, location.indexed)? {
         Form::Frame(offset) => {
             let frame = match form(function.frame.as_deref().unwrap_or_default(), None)? {
                 Form::In(register) => register,
-                _ => return Err("its frame is in no register".to_owned()),
+                _ => return Err(ValueError::Frame),
             };
-            let frame = state.register(frame).ok_or("its frame's register is not there")?;
+            let frame = state.register(frame).ok_or(ValueError::NoFrameRegister)?;
             Place::Private(frame.wrapping_add(offset as u32))
         }
         Form::In(register) => Place::Register(register),
@@ -207,7 +253,7 @@ fn place(
     })
 }
 
-fn fill(place: Place, bytes: &mut [u8], state: &mut dyn State) -> Result<(), String> {
+fn fill(place: Place, bytes: &mut [u8], state: &mut dyn State) -> Result<(), ValueError> {
     match place {
         Place::Value(value) => {
             let from = value.to_le_bytes();
@@ -216,14 +262,14 @@ fn fill(place: Place, bytes: &mut [u8], state: &mut dyn State) -> Result<(), Str
         }
         Place::Register(mut register) => {
             for part in bytes.chunks_mut(4) {
-                let value = state.register(register).ok_or("its register is not there")?.to_le_bytes();
+                let value = state.register(register).ok_or(ValueError::NoRegister)?.to_le_bytes();
                 part.copy_from_slice(&value[..part.len()]);
                 register = register.next();
             }
         }
         Place::Private(_) | Place::Lds(_) | Place::Memory(_) => {
             if !state.read(place, bytes) {
-                return Err(format!("its memory cannot be read: {place:x?}"));
+                return Err(ValueError::Memory(place));
             }
         }
     }

@@ -17,7 +17,7 @@ const NOTES_LIMIT: u64 = 1 << 20;
 
 /// Checks the file, and copies its segments to their addresses.
 pub(super) fn load(memory: &GuestMemoryMmap, image: &Image) -> Result<Kernel, KernelError> {
-    let segments = check(memory, &image.content).map_err(|why| image.bad(why))?;
+    let segments = check(memory, image)?;
     let mut file = Cursor::new(&image.content);
     let loaded = Elf::load(memory, None, &mut file, Some(GuestAddress(KERNEL_START)))
         .map_err(|error| image.bad(error.to_string()))?;
@@ -55,32 +55,33 @@ impl Segments {
 }
 
 /// Checks the assumptions of the loader: the machine, and segments that do not overlap the tables below them.
-fn check(memory: &GuestMemoryMmap, content: &[u8]) -> Result<Segments, String> {
+fn check(memory: &GuestMemoryMmap, image: &Image) -> Result<Segments, KernelError> {
+    let content = &*image.content;
     let header = object::elf::FileHeader64::<object::Endianness>::parse(content)
-        .map_err(|_| "it is not a 64-bit ELF file".to_owned())?;
-    let endian = header.endian().map_err(|_| "it is not a little-endian ELF file".to_owned())?;
+        .map_err(|_| image.bad("it is not a 64-bit ELF file"))?;
+    let endian = header.endian().map_err(|_| image.bad("it is not a little-endian ELF file"))?;
     if header.e_machine(endian) != object::elf::EM_X86_64 || header.e_type(endian) != object::elf::ET_EXEC {
-        return Err("it is not an x86-64 executable with fixed addresses".to_owned());
+        return Err(image.bad("it is not an x86-64 executable with fixed addresses"));
     }
     let headers = header
         .program_headers(endian, content)
-        .map_err(|_| "its program headers are cut short".to_owned())?;
+        .map_err(|_| image.bad("its program headers are cut short"))?;
     let mut segments = Vec::new();
     for segment in headers {
         let (at, size, bytes) = (segment.p_paddr(endian), segment.p_memsz(endian), segment.p_filesz(endian));
         match segment.p_type(endian) {
             object::elf::PT_LOAD => {}
             object::elf::PT_NOTE if bytes > NOTES_LIMIT => {
-                return Err(format!("it has {bytes} bytes of notes"));
+                return Err(image.bad(format!("it has {bytes} bytes of notes")));
             }
             _ => continue,
         }
         let from = segment.p_offset(endian);
         if from.checked_add(bytes).is_none_or(|end| end > content.len() as u64) {
-            return Err(format!("it is cut short: the segment at {at:#x} is not all there"));
+            return Err(image.bad(format!("it is cut short: the segment at {at:#x} is not all there")));
         }
         if size < bytes {
-            return Err(format!("the segment at {at:#x} is smaller than its contents"));
+            return Err(image.bad(format!("the segment at {at:#x} is smaller than its contents")));
         }
         if size == 0 {
             continue;
@@ -90,9 +91,9 @@ fn check(memory: &GuestMemoryMmap, content: &[u8]) -> Result<Segments, String> {
         match end.filter(|&end| inside(end)) {
             Some(end) => segments.push((at, end)),
             None => {
-                return Err(format!(
+                return Err(image.bad(format!(
                     "its segment of {size:#x} bytes at {at:#x} does not fit the guest's memory"
-                ));
+                )));
             }
         }
     }

@@ -173,7 +173,8 @@ impl Disk {
         let size = base.size();
         let file = tempfile::tempfile_in(temporary()).map_err(failed)?;
         file.write_all_at(&saved.overlay, 0).map_err(failed)?;
-        qcow2_tables::check(&file, saved.overlay.len() as u64).map_err(wrong)?;
+        let tables = qcow2_tables::check(&file, saved.overlay.len() as u64);
+        tables.map_err(|error| wrong(error.to_string()))?;
         let written = file.try_clone().and_then(File::try_from).map_err(failed)?;
         let mut image = Qcow2::<File>::open_image(written, true).map_err(failed)?;
         if image.requires_external_data_file() || image.implicit_backing_file().is_some() {
@@ -250,7 +251,7 @@ fn layer(path: &Path, format: DiskFormat, backing: &[PathBuf]) -> Result<FormatA
         if magic != QCOW2_MAGIC {
             return Err(bad("it does not start with qcow2's magic number".into()));
         }
-        qcow2_tables::check(&file, length).map_err(bad)?;
+        qcow2_tables::check(&file, length).map_err(|error| bad(error.to_string()))?;
         qcow2(path, File::try_from(file).map_err(read)?, backing, &bad)?
     } else {
         let file = File::try_from(file).map_err(read)?;

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use anyhow::Context as _;
 use belfry_device::Replayed;
-use belfry_device::record::{RecordError, Until};
+use belfry_device::record::{RecordError, Until, UntilError};
 use belfry_machine::signals::Signals;
 
 use super::{Replaying, difference, place};
@@ -27,23 +27,34 @@ enum Wish {
     Quit,
 }
 
-impl FromStr for Wish {
-    type Err = String;
+/// Lines that are no wish.
+#[derive(Debug, thiserror::Error)]
+enum WishError {
+    /// The event is none.
+    #[error(transparent)]
+    Event(#[from] UntilError),
+    /// The number is none.
+    #[error("{0:?}: a number of events, from 1 on")]
+    Number(String),
+    /// The line has another form.
+    #[error("{0:?} is not {WISHES}")]
+    Unknown(String),
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for Wish {
+    type Err = WishError;
+
+    fn from_str(text: &str) -> Result<Self, WishError> {
         let words: Vec<&str> = text.split_whitespace().collect();
         match words[..] {
             ["continue"] => Ok(Self::Continue(None)),
-            ["continue", event] => event
-                .parse::<Until>()
-                .map(|until| Self::Continue(Some(until)))
-                .map_err(|error| error.to_string()),
+            ["continue", event] => Ok(Self::Continue(Some(event.parse()?))),
             ["back", number] => {
                 let number = number.parse::<u64>().ok().filter(|&number| number > 0);
-                number.map(Self::Back).ok_or_else(|| format!("{text:?}: a number of events, from 1 on"))
+                number.map(Self::Back).ok_or_else(|| WishError::Number(text.to_owned()))
             }
             ["quit"] => Ok(Self::Quit),
-            _ => Err(format!("{text:?} is not {WISHES}")),
+            _ => Err(WishError::Unknown(text.to_owned())),
         }
     }
 }
@@ -143,7 +154,7 @@ mod tests {
             ("back 7", Wish::Back(7)),
             ("quit", Wish::Quit),
         ] {
-            assert_eq!(text.parse(), Ok(wish), "{text}");
+            assert_eq!(text.parse().ok(), Some(wish), "{text}");
         }
         for text in ["go", "back", "back 0", "back x", "continue lunch:1", "continue 1 2", "quit now"] {
             text.parse::<Wish>().unwrap_err();

@@ -17,9 +17,14 @@ const SLOW: Duration = Duration::from_secs(2);
 /// Largest number of commands that wait for their turn.
 const MOST_COMMANDS: usize = 8;
 
+/// Reason, in words for the user, why a question has no answer, or why a page cannot go to a place.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Refusal(pub(super) String);
+
 /// The latest answers by their questions.
 #[derive(Debug, Default)]
-pub(super) struct Replies(BTreeMap<String, Result<Value, String>>);
+pub(super) struct Replies(BTreeMap<String, Result<Value, Refusal>>);
 
 impl Replies {
     /// Returns the answer to a question; `null` if there is none.
@@ -29,7 +34,7 @@ impl Replies {
 
     /// Returns the reason of a question that has no answer.
     pub(super) fn refusal(&self, question: &str) -> Option<&str> {
-        self.0.get(question)?.as_ref().err().map(String::as_str)
+        self.0.get(question)?.as_ref().err().map(|refusal| refusal.0.as_str())
     }
 
     /// Returns true if a reply to the question has come.
@@ -188,7 +193,7 @@ impl App {
         }
         let reply = match reply {
             Reply::Answer(answer) => Ok(answer),
-            Reply::Refused(why) => Err(plain(&why)),
+            Reply::Refused(why) => Err(Refusal(plain(&why))),
             Reply::Over(why) => {
                 self.over = Some(why);
                 return;
@@ -197,7 +202,7 @@ impl App {
         if std::mem::take(&mut self.command) {
             match &reply {
                 Ok(answer) => self.say(told(question, answer)),
-                Err(why) => self.wrong(why.clone()),
+                Err(why) => self.wrong(why.to_string()),
             }
             self.look_again();
             return;

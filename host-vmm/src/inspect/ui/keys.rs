@@ -105,7 +105,7 @@ impl App {
             Purpose::Break | Purpose::Unbreak => {}
             Purpose::Place => match self.pages.at_mut(self.page).go(line) {
                 Ok(()) => self.look_again(),
-                Err(why) => self.wrong(why),
+                Err(why) => self.wrong(why.to_string()),
             },
         }
     }

@@ -52,7 +52,7 @@ impl Running {
     }
 
     fn ask(&self, question: &str) -> Result<Value, String> {
-        answer(self.gpu.device(), question)
+        answer(self.gpu.device(), question).map_err(|error| error.to_string())
     }
 
     fn end(self) {

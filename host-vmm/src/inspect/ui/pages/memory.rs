@@ -6,7 +6,7 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 use serde_json::Value;
 
-use super::{Page, Replies, named, or_why, packet};
+use super::{Page, Refusal, Replies, named, or_why, packet};
 use crate::inspect::ui::fields::{digits, field, items, word};
 use crate::inspect::ui::list::Split;
 
@@ -73,7 +73,7 @@ impl Page for Memory {
         Some((LABEL, place.unwrap_or_default()))
     }
 
-    fn go(&mut self, place: &str) -> Result<(), String> {
+    fn go(&mut self, place: &str) -> Result<(), Refusal> {
         let mut words: Vec<&str> = place.split_whitespace().collect();
         if let Some(kind) = words.last().and_then(|last| KINDS.iter().position(|kind| kind == last)) {
             self.kind = kind;
@@ -82,7 +82,7 @@ impl Page for Memory {
         let (pasid, address, bytes) = match words[..] {
             [pasid, address] => (pasid, address, BYTES),
             [pasid, address, bytes] => (pasid, address, bytes),
-            _ => return Err(LABEL.trim_end_matches(": ").to_owned()),
+            _ => return Err(Refusal(LABEL.trim_end_matches(": ").to_owned())),
         };
         self.place = Some([pasid, address, bytes].map(str::to_owned));
         self.split = Split::default();

@@ -19,7 +19,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 use serde_json::Value;
 
-use super::app::Replies;
+use super::app::{Refusal, Replies};
 use super::fields::field;
 
 /// Style of lines that should catch the eye.
@@ -71,7 +71,7 @@ pub(super) trait Page: fmt::Debug {
     fn questions(&self, replies: &Replies) -> Vec<String>;
 
     /// Sees a reply before it replaces the last one.
-    fn take(&mut self, _question: &str, _reply: &Result<Value, String>) {}
+    fn take(&mut self, _question: &str, _reply: &Result<Value, Refusal>) {}
 
     /// Moves the selection.
     fn key(&mut self, key: KeyCode, replies: &Replies);
@@ -82,7 +82,7 @@ pub(super) trait Page: fmt::Debug {
     }
 
     /// Goes to a place; an error says why it cannot.
-    fn go(&mut self, _place: &str) -> Result<(), String> {
+    fn go(&mut self, _place: &str) -> Result<(), Refusal> {
         Ok(())
     }
 

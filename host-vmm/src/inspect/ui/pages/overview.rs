@@ -8,7 +8,7 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 use serde_json::Value;
 
-use super::{HEAD, MARKED, Page, Replies, or_why};
+use super::{HEAD, MARKED, Page, Refusal, Replies, or_why};
 use crate::inspect::ui::fields::{field, fields, items, number, word};
 use crate::inspect::ui::list::List;
 
@@ -79,7 +79,7 @@ impl Page for Overview {
         vec!["overview".to_owned(), "queues".to_owned()]
     }
 
-    fn take(&mut self, question: &str, reply: &Result<Value, String>) {
+    fn take(&mut self, question: &str, reply: &Result<Value, Refusal>) {
         let Ok(answer) = reply else { return };
         if question == "overview" {
             let Some(now) = number(answer, "time") else { return };

@@ -8,7 +8,7 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 use serde_json::Value;
 
-use super::{MARKED, Page, Replies, or_why};
+use super::{MARKED, Page, Refusal, Replies, or_why};
 use crate::inspect::ui::fields::{field, is, items, word};
 use crate::inspect::ui::list::Split;
 
@@ -100,7 +100,7 @@ impl Page for Registers {
         vec![self.question()]
     }
 
-    fn take(&mut self, question: &str, reply: &Result<Value, String>) {
+    fn take(&mut self, question: &str, reply: &Result<Value, Refusal>) {
         let Ok(answer) = reply else { return };
         if question != self.question() || self.what == UNMODELLED {
             return;
@@ -138,9 +138,9 @@ impl Page for Registers {
         Some((LABEL, String::new()))
     }
 
-    fn go(&mut self, place: &str) -> Result<(), String> {
+    fn go(&mut self, place: &str) -> Result<(), Refusal> {
         if place.split_whitespace().count() != 1 {
-            return Err(format!("one of {}", self.choices().join(", ")));
+            return Err(Refusal(format!("one of {}", self.choices().join(", "))));
         }
         self.choose(place.to_owned());
         Ok(())

@@ -6,7 +6,7 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 use serde_json::Value;
 
-use super::{HEAD, MARKED, Page, Replies, or_why};
+use super::{HEAD, MARKED, Page, Refusal, Replies, or_why};
 use crate::inspect::ui::fields::{field, is, items, word};
 use crate::inspect::ui::list::List;
 
@@ -86,7 +86,7 @@ impl Page for Tables {
         self.walk.iter().cloned().chain(backwards.map(|(question, _)| question.clone())).collect()
     }
 
-    fn take(&mut self, question: &str, _: &Result<Value, String>) {
+    fn take(&mut self, question: &str, _: &Result<Value, Refusal>) {
         if let Some((asked, done)) = &mut self.backwards
             && asked == question
         {
@@ -107,12 +107,12 @@ impl Page for Tables {
         Some((LABEL, self.place.clone()))
     }
 
-    fn go(&mut self, place: &str) -> Result<(), String> {
+    fn go(&mut self, place: &str) -> Result<(), Refusal> {
         let words: Vec<&str> = place.split_whitespace().collect();
         match words[..] {
             ["vram" | "system", _] => self.ask_backwards(place),
             [_, _] => (self.walk, self.backwards) = (Some(format!("walk {place}")), None),
-            _ => return Err("PASID ADDRESS, vram ADDRESS or system ADDRESS".to_owned()),
+            _ => return Err(Refusal("PASID ADDRESS, vram ADDRESS or system ADDRESS".to_owned())),
         }
         self.place = place.to_owned();
         self.scroll.reset();

@@ -6,7 +6,7 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 use serde_json::Value;
 
-use super::{HEAD, MARKED, Page, Replies, or_why};
+use super::{HEAD, MARKED, Page, Refusal, Replies, or_why};
 use crate::inspect::ui::fields::{digits, field, is, items, plain, volume, word};
 use crate::inspect::ui::list::{List, Split, titled};
 
@@ -251,7 +251,7 @@ impl Page for Waves {
         Some((LABEL, self.vector.clone().unwrap_or_default()))
     }
 
-    fn go(&mut self, place: &str) -> Result<(), String> {
+    fn go(&mut self, place: &str) -> Result<(), Refusal> {
         let words: Vec<&str> = place.split_whitespace().collect();
         match words[..] {
             [] => self.vector = None,
@@ -260,7 +260,7 @@ impl Page for Waves {
                 (self.vector, self.part) = (Some(words.join(" ")), Part::Vectors);
                 self.split.detail.reset();
             }
-            _ => return Err("DISPATCH:X,Y,Z:WAVE, vN or vN LANE".to_owned()),
+            _ => return Err(Refusal("DISPATCH:X,Y,Z:WAVE, vN or vN LANE".to_owned())),
         }
         Ok(())
     }
