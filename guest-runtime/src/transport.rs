@@ -84,6 +84,10 @@ bitflags::bitflags! {
 pub unsafe trait Transport: Send + Sync {
     /// Issues one ioctl; `arg` points at the request's argument struct. Returns the (non-negative) result.
     ///
+    /// # Errors
+    ///
+    /// The errno with which the driver refuses the request.
+    ///
     /// # Safety
     ///
     /// `arg` must point at memory valid for reads and writes of the size encoded in `request`, and pointers inside that
@@ -91,6 +95,10 @@ pub unsafe trait Transport: Send + Sync {
     unsafe fn ioctl(&self, node: Node, request: u32, arg: *mut c_void) -> Result<i32, Errno>;
 
     /// Maps `len` bytes of the node at `offset`, shared; at exactly `addr` (`MAP_FIXED`) when one is given.
+    ///
+    /// # Errors
+    ///
+    /// The errno of the driver, or of a system without room; nothing is mapped then.
     ///
     /// # Safety
     ///
@@ -106,6 +114,10 @@ pub unsafe trait Transport: Send + Sync {
 
     /// Removes a map made by [`mmap`](Self::mmap).
     ///
+    /// # Errors
+    ///
+    /// The errno of the system, for a range that is none.
+    ///
     /// # Safety
     ///
     /// Nothing may use `addr..addr + len` afterwards.
@@ -115,9 +127,17 @@ pub unsafe trait Transport: Send + Sync {
     fn render_fd(&self, gpu_id: u32) -> i32;
 
     /// Reads one file below `/sys/devices/virtual/kfd/kfd/topology`, for example `nodes/1/properties`.
+    ///
+    /// # Errors
+    ///
+    /// A file that is not there, or that cannot be read.
     fn sysfs_read(&self, path: &str) -> io::Result<String>;
 
     /// Lists the entry names of one directory below `/sys/devices/virtual/kfd/kfd/topology`.
+    ///
+    /// # Errors
+    ///
+    /// A directory that is not there, or that cannot be read.
     fn sysfs_list(&self, path: &str) -> io::Result<Vec<String>>;
 
     /// Told after each doorbell store: a hosted device has no other way to see it at once.

@@ -35,6 +35,10 @@ impl Doorbell {
 
 /// Returns the doorbell mode of Belfry's own machine for a choice, or for none. A GPU that is recorded traps every
 /// ring.
+///
+/// # Errors
+///
+/// A way that this machine does not have, or any other than trapped for a GPU that is recorded.
 pub fn on_kvm(
     choice: Option<Doorbell>,
     is_recorded: bool,
@@ -55,6 +59,10 @@ pub fn on_kvm(
 }
 
 /// Returns the doorbell mode under QEMU for a choice, or for none.
+///
+/// # Errors
+///
+/// A way that QEMU does not have.
 pub fn on_qemu(choice: Option<Doorbell>) -> Result<belfry_vfio_user::DoorbellMode, NoSuchWay> {
     match choice {
         None => Ok(belfry_vfio_user::DoorbellMode::default()),

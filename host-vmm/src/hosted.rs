@@ -75,6 +75,10 @@ pub struct Around<'a> {
 }
 
 /// Runs a bundled example on a GPU of its own; `output` gets what it writes, as it comes.
+///
+/// # Errors
+///
+/// The GPU, its driver or its onlookers cannot be set up; the example fails or does not end in time.
 pub fn run(
     (config, around): (&GpuConfig, Around<'_>),
     program: &str,

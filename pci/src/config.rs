@@ -208,8 +208,12 @@ impl ConfigSpace {
         &self.bytes
     }
 
-    /// Takes over the bytes of a function of this kind. `Err` is the offset of the first byte that differs
-    /// and that a driver cannot change, or the number of bytes if it is another. Then nothing is taken over.
+    /// Takes over the bytes of a function of this kind.
+    ///
+    /// # Errors
+    ///
+    /// The offset of the first byte that differs and that a driver cannot change, or the number of bytes if
+    /// it is another. Then nothing is taken over.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<(), usize> {
         if bytes.len() != self.bytes.len() {
             return Err(bytes.len());

@@ -145,6 +145,10 @@ impl Fault {
 /// runs in progress to end, and only then unmap. No Rust reference to that memory may exist meanwhile.
 pub unsafe trait Mmu: Send + Sync {
     /// Translates `va`; the mapping returned contains `va` and allows `access`.
+    ///
+    /// # Errors
+    ///
+    /// A page that is not mapped, or that does not allow the access.
     fn translate(&self, va: u64, access: Access) -> Result<Mapping, Fault>;
 
     /// Changes whenever cached mappings have become stale. Read at the start of every [`run`](crate::exec::run).

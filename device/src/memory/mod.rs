@@ -20,6 +20,7 @@ mod quiescence;
 #[cfg(test)]
 mod quiescence_tests;
 mod save;
+mod values;
 
 /// The parts that `quiescence.rs` is made of; under a model, others stand in for them.
 mod sync {
@@ -41,7 +42,6 @@ use vm_memory::{
     Address, GuestAddress, GuestAddressSpace, GuestMemoryAtomic, GuestMemoryBackend, GuestMemoryMmap,
     GuestMemoryRegion, MemoryRegionAddress, MmapRegion,
 };
-use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::lock::{Mutex, rank};
 use crate::record::Journal;
@@ -374,100 +374,6 @@ impl Memory {
                 Some(unsafe { Block::new(host, left) })
             }
         }
-    }
-
-    /// Copies bytes out of memory.
-    pub fn read_bytes(&self, location: Location, out: &mut [u8]) -> Result<(), Error> {
-        let slice = self.enter();
-        let mut done = 0usize;
-        while done < out.len() {
-            let len = (out.len() - done) as u64;
-            let at = location.checked_add(done as u64).ok_or(Error::OutOfRange { location, len })?;
-            let block =
-                self.block(&slice, at, Access::Read).ok_or(Error::OutOfRange { location: at, len })?;
-            let now = len.min(block.len()) as usize;
-            block.read(&mut out[done..done + now]);
-            done += now;
-        }
-        Ok(())
-    }
-
-    /// Copies bytes into memory.
-    pub fn write_bytes(&self, location: Location, data: &[u8]) -> Result<(), Error> {
-        let slice = self.enter();
-        let mut done = 0usize;
-        while done < data.len() {
-            let len = (data.len() - done) as u64;
-            let at = location.checked_add(done as u64).ok_or(Error::OutOfRange { location, len })?;
-            let block =
-                self.block(&slice, at, Access::Write).ok_or(Error::OutOfRange { location: at, len })?;
-            let now = len.min(block.len()) as usize;
-            block.write(&data[done..done + now]);
-            done += now;
-        }
-        Ok(())
-    }
-
-    /// Reads a value.
-    pub fn read<T: FromBytes + IntoBytes>(&self, location: Location) -> Result<T, Error> {
-        let mut value = T::new_zeroed();
-        self.read_bytes(location, value.as_mut_bytes())?;
-        Ok(value)
-    }
-
-    /// Writes a value.
-    pub fn write<T: IntoBytes + Immutable>(&self, location: Location, value: &T) -> Result<(), Error> {
-        self.write_bytes(location, value.as_bytes())
-    }
-
-    /// Reads 32 bits with one access (acquire).
-    pub fn load_u32(&self, location: Location) -> Result<u32, Error> {
-        let slice = self.enter();
-        let block =
-            self.block(&slice, location, Access::Read).ok_or(Error::OutOfRange { location, len: 4 })?;
-        Ok(block.atomic_u32().ok_or(Error::Misaligned { location, len: 4 })?.load(Ordering::Acquire))
-    }
-
-    /// Reads 64 bits with one access (acquire).
-    pub fn load_u64(&self, location: Location) -> Result<u64, Error> {
-        self.with_u64(location, Access::Read, |atomic| atomic.load(Ordering::Acquire))
-    }
-
-    /// Writes 32 bits with one access (release).
-    pub fn store_u32(&self, location: Location, value: u32) -> Result<(), Error> {
-        let slice = self.enter();
-        let block =
-            self.block(&slice, location, Access::Write).ok_or(Error::OutOfRange { location, len: 4 })?;
-        block.atomic_u32().ok_or(Error::Misaligned { location, len: 4 })?.store(value, Ordering::Release);
-        Ok(())
-    }
-
-    /// Writes 64 bits with one access (release).
-    pub fn store_u64(&self, location: Location, value: u64) -> Result<(), Error> {
-        self.with_u64(location, Access::Write, |atomic| atomic.store(value, Ordering::Release))
-    }
-
-    /// Adds to 64 bits atomically, wrapping; returns the value before.
-    pub fn fetch_add_u64(&self, location: Location, value: u64) -> Result<u64, Error> {
-        if self.is_mirrored() {
-            if !location.address().is_multiple_of(8) {
-                return Err(Error::Misaligned { location, len: 8 });
-            }
-            let old = self.update_mirrored(&self.enter(), location, 8, &|old| old.wrapping_add(value));
-            return old.ok_or(Error::OutOfRange { location, len: 8 });
-        }
-        self.with_u64(location, Access::Atomic, |atomic| atomic.fetch_add(value, Ordering::SeqCst))
-    }
-
-    fn with_u64<R>(
-        &self,
-        location: Location,
-        access: Access,
-        operation: impl FnOnce(&AtomicU64) -> R,
-    ) -> Result<R, Error> {
-        let slice = self.enter();
-        let block = self.block(&slice, location, access).ok_or(Error::OutOfRange { location, len: 8 })?;
-        Ok(operation(block.atomic_u64().ok_or(Error::Misaligned { location, len: 8 })?))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The worker threads, and the choice of the dispatch that each of them turns to next.
 
 mod ending;
+mod error;
 mod explored;
 mod on_caller;
 mod running;
@@ -9,6 +10,7 @@ mod seen;
 mod show;
 mod stepping;
 
+pub use error::Error;
 pub use running::{RunningWave, RunningWaves};
 pub(crate) use seen::SeenWave;
 pub(crate) use stepping::{StepError, Stepped};
@@ -77,22 +79,6 @@ pub struct ShaderConfig {
     pub walks: Arc<WalkCounter>,
     /// Counter of the threads that execute waves.
     pub activity: Activity,
-}
-
-/// Reason that the engine refused a request.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// A worker thread could not be started.
-    #[error("worker thread cannot be started: {0}")]
-    Thread(#[source] std::io::Error),
-    /// The grid has no workgroups, or more than can be counted.
-    #[error("grid {grid:?} in workgroups of {workgroup:?} cannot be counted")]
-    Grid {
-        /// Work-items of the grid.
-        grid: [u32; 3],
-        /// Work-items of a workgroup.
-        workgroup: [u32; 3],
-    },
 }
 
 /// Runs dispatches of all queues on a fixed set of worker threads.
@@ -177,6 +163,10 @@ pub(super) enum Work {
 
 impl ShaderEngine {
     /// Starts the worker threads.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Thread`] when the host has no more threads.
     pub fn new(config: ShaderConfig, clock: Clock) -> Result<ShaderEngine, Error> {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
@@ -231,6 +221,10 @@ impl ShaderEngine {
     /// While the workers have nothing to do, a dispatch of a few waves gets its first turn on the calling thread, which
     /// spares it two changes of thread. If that short turn is not enough, the workers go on with it as with any other.
     /// The caller holds no slice of guest memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Grid`] for a grid without workgroups, or with more than can be counted.
     pub fn submit(
         &self,
         queue: &Arc<ShaderQueue>,

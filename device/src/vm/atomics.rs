@@ -37,50 +37,81 @@ impl AddressSpace {
     }
 
     /// Reads 16 bits with one access (acquire); misaligned is a bus fault.
+    ///
+    /// # Errors
+    ///
+    /// A page that is not mapped or does not allow the access, a location without memory, a misaligned
+    /// address: the fault names the address and its kind.
     pub fn load_u16(&self, va: u64) -> Result<u16, Fault> {
         self.enter().load_u16(va)
     }
 
     /// Writes 16 bits with one access (release); misaligned is a bus fault.
+    ///
+    /// # Errors
+    ///
+    /// A page that is not mapped or does not allow the access, a location without memory, a misaligned
+    /// address: the fault names the address and its kind.
     pub fn store_u16(&self, va: u64, value: u16) -> Result<(), Fault> {
         self.enter().store_u16(va, value)
     }
 
     /// Reads 32 bits with one access (acquire); misaligned is a bus fault.
+    ///
+    /// # Errors
+    ///
+    /// A page that is not mapped or does not allow the access, a location without memory, a misaligned
+    /// address: the fault names the address and its kind.
     pub fn load_u32(&self, va: u64) -> Result<u32, Fault> {
         self.enter().load_u32(va)
     }
 
     /// Writes 32 bits with one access (release); misaligned is a bus fault.
+    ///
+    /// # Errors
+    ///
+    /// A page that is not mapped or does not allow the access, a location without memory, a misaligned
+    /// address: the fault names the address and its kind.
     pub fn store_u32(&self, va: u64, value: u32) -> Result<(), Fault> {
         self.enter().store_u32(va, value)
     }
 
     /// Reads 64 bits with one access (acquire); misaligned is a bus fault.
+    ///
+    /// # Errors
+    ///
+    /// A page that is not mapped or does not allow the access, a location without memory, a misaligned
+    /// address: the fault names the address and its kind.
     pub fn load_u64(&self, va: u64) -> Result<u64, Fault> {
         self.enter().load_u64(va)
     }
 
     /// Writes 64 bits with one access (release); misaligned is a bus fault.
+    ///
+    /// # Errors
+    ///
+    /// A page that is not mapped or does not allow the access, a location without memory, a misaligned
+    /// address: the fault names the address and its kind.
     pub fn store_u64(&self, va: u64, value: u64) -> Result<(), Fault> {
         self.enter().store_u64(va, value)
     }
 
-    /// Adds to 32 bits atomically, wrapping; returns the value before.
-    pub fn fetch_add_u32(&self, va: u64, value: u32) -> Result<u32, Fault> {
-        let add = |old| u64::from((old as u32).wrapping_add(value));
-        if let Some(old) = self.update_mirrored(va, 4, &add)? {
-            return Ok(old as u32);
-        }
-        self.atomic(va, Access::Atomic, |block| Some(block.atomic_u32()?.fetch_add(value, Ordering::SeqCst)))
-    }
-
     /// Adds to 64 bits atomically, wrapping; returns the value before.
+    ///
+    /// # Errors
+    ///
+    /// A page that is not mapped or does not allow the access, a location without memory, a misaligned
+    /// address: the fault names the address and its kind.
     pub fn fetch_add_u64(&self, va: u64, value: u64) -> Result<u64, Fault> {
         self.enter().fetch_add_u64(va, value)
     }
 
     /// Replaces 32 bits with `new` of their value, atomically; returns the value before.
+    ///
+    /// # Errors
+    ///
+    /// A page that is not mapped or does not allow the access, a location without memory, a misaligned
+    /// address: the fault names the address and its kind.
     pub fn update_u32(&self, va: u64, new: impl Fn(u32) -> u32) -> Result<u32, Fault> {
         if let Some(old) = self.update_mirrored(va, 4, &|old| new(old as u32).into())? {
             return Ok(old as u32);
@@ -93,6 +124,11 @@ impl AddressSpace {
     }
 
     /// Replaces 64 bits with `new` of their value, atomically; returns the value before.
+    ///
+    /// # Errors
+    ///
+    /// A page that is not mapped or does not allow the access, a location without memory, a misaligned
+    /// address: the fault names the address and its kind.
     pub fn update_u64(&self, va: u64, new: impl Fn(u64) -> u64) -> Result<u64, Fault> {
         if let Some(old) = self.update_mirrored(va, 8, &new)? {
             return Ok(old);
@@ -105,6 +141,11 @@ impl AddressSpace {
     }
 
     /// Replaces 64 bits if they are `current`; returns the value before either way.
+    ///
+    /// # Errors
+    ///
+    /// A page that is not mapped or does not allow the access, a location without memory, a misaligned
+    /// address: the fault names the address and its kind.
     pub fn compare_exchange_u64(&self, va: u64, current: u64, new: u64) -> Result<u64, Fault> {
         let exchange = |old| if old == current { new } else { old };
         if let Some(old) = self.update_mirrored(va, 8, &exchange)? {

@@ -15,6 +15,7 @@ mod levels;
 mod recent;
 mod save;
 mod slice;
+mod values;
 mod waits;
 mod walk;
 
@@ -27,11 +28,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use belfry_abi::gpuvm::PAGE_SHIFT;
 use belfry_isa::mem::{Access, Mapping, Mmu, Watch};
 pub use belfry_isa::mem::{Fault, FaultKind};
-use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::chip::PteFormat;
 use crate::faults::{Faults, Hook, Place};
-use crate::memory::{Location, Memory, Quiescence, Slice as MemorySlice};
+use crate::memory::{Memory, Quiescence, Slice as MemorySlice};
 use crate::sanitize::Sanitizer;
 use crate::spent::{self, Part};
 pub(crate) use contexts::{Contexts, FrameBuffer, ShaderMemory, Tables, VMIDS, fault_page};
@@ -146,6 +146,11 @@ static NEXT_CONTEXT: AtomicU64 = AtomicU64::new(1);
 
 impl AddressSpace {
     /// An address space over the tables at `root`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Depth`] for more levels than the hardware has, [`Error::BlockSize`] for a block size outside
+    /// of 9 to 24.
     pub fn new(memory: Arc<Memory>, root: Root, walks: Arc<WalkCounter>) -> Result<AddressSpace, Error> {
         if root.depth > MAX_DEPTH {
             return Err(Error::Depth(root.depth));
@@ -270,6 +275,10 @@ impl AddressSpace {
     }
 
     /// Walks the page tables for `va`.
+    ///
+    /// # Errors
+    ///
+    /// A page that is not mapped, or that does not allow the access.
     pub fn translate(&self, va: u64, access: Access) -> Result<Translation, Fault> {
         self.translate_in(&self.enter(), va, access)
     }
@@ -374,63 +383,6 @@ impl AddressSpace {
             self.remember(slice, known, va, &translation);
         }
         Ok((block, (translation.len - (va - translation.va)).min(block.len())))
-    }
-
-    /// Copies bytes out; stops at the first fault, when the rest of `out` is unchanged.
-    pub fn read_bytes(&self, va: u64, out: &mut [u8]) -> Result<(), Fault> {
-        self.enter().read_bytes(va, out)
-    }
-
-    /// Copies bytes in; stops at the first fault, when earlier pages have been written.
-    pub fn write_bytes(&self, va: u64, data: &[u8]) -> Result<(), Fault> {
-        self.enter().write_bytes(va, data)
-    }
-
-    /// Copies `len` bytes from one range to another that it does not overlap; stops at the first fault, when earlier
-    /// bytes have been written.
-    pub(crate) fn copy(&self, from: u64, to: u64, len: u64) -> Result<(), Fault> {
-        let slice = self.enter();
-        let mut done = 0;
-        while done < len {
-            let (source, readable) = self.block_at(&slice, from.wrapping_add(done), Access::Read)?;
-            let (target, writable) = self.block_at(&slice, to.wrapping_add(done), Access::Write)?;
-            let now = readable.min(writable).min(len - done);
-            source.copy_to(target, now);
-            done += now;
-        }
-        Ok(())
-    }
-
-    /// Writes these eight bytes again and again over a range, the last time only as far as it goes; stops at
-    /// the first fault, when earlier bytes have been written.
-    pub(crate) fn fill(&self, to: u64, pattern: [u8; 8], len: u64) -> Result<(), Fault> {
-        let slice = self.enter();
-        let mut done = 0;
-        while done < len {
-            let (block, writable) = self.block_at(&slice, to.wrapping_add(done), Access::Write)?;
-            let mut rotated = pattern;
-            rotated.rotate_left((done % 8) as usize);
-            let now = writable.min(len - done);
-            block.fill(rotated, now);
-            done += now;
-        }
-        Ok(())
-    }
-
-    /// Reads a value.
-    pub fn read<T: FromBytes + IntoBytes>(&self, va: u64) -> Result<T, Fault> {
-        self.enter().read(va)
-    }
-
-    /// Writes a value.
-    pub fn write<T: IntoBytes + Immutable>(&self, va: u64, value: &T) -> Result<(), Fault> {
-        self.write_bytes(va, value.as_bytes())
-    }
-
-    /// Physical location of `va`.
-    pub fn locate(&self, va: u64, access: Access) -> Result<Location, Fault> {
-        let bus = Fault::new(va, access, FaultKind::Bus);
-        self.translate(va, access)?.locate(va).ok_or(bus)
     }
 }
 

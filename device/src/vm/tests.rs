@@ -1,5 +1,6 @@
 use super::*;
 use crate::faults::Rule;
+use crate::memory::Location;
 use crate::memory::tests::changes_behind;
 use crate::threads::Wake;
 use crate::time::{Clock, TimeSource};

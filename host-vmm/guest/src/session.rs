@@ -3,6 +3,7 @@
 mod driver_trace;
 mod kept;
 mod pending;
+mod programs;
 
 pub use kept::Kept;
 
@@ -25,7 +26,7 @@ use super::qemu::QemuHost;
 use super::share::{self, Share};
 use super::terminal::{Terminal, Typing};
 use super::{Exit, GuestError, Phases, ProgramId, Stream, failed};
-use pending::{Collected, Pending};
+use pending::Pending;
 
 /// Time limit of a step of the guest beyond the program's own time.
 const STEP_TIMEOUT: Duration = Duration::from_secs(120);
@@ -62,6 +63,11 @@ pub struct Guest {
 
 impl Guest {
     /// Starts a machine and waits until the guest's init answers.
+    ///
+    /// # Errors
+    ///
+    /// Parts of the guest that are missing, a machine that cannot be started, and a guest that does not
+    /// answer in time.
     pub fn boot(image: &GuestImage, config: &GuestConfig, cache: &Cache) -> Result<Self, GuestError> {
         let started = Instant::now();
         match &config.machine {
@@ -146,6 +152,11 @@ impl Guest {
     }
 
     /// Loads the driver and the modules that it needs; returns the time that this took.
+    ///
+    /// # Errors
+    ///
+    /// The guest's machine has ended, its kernel has panicked, it does not answer in time, or it refuses the
+    /// request.
     pub fn load_driver(&mut self) -> Result<Duration, GuestError> {
         let started = Instant::now();
         self.request("loading the driver", &Request::LoadModules { paths: self.modules.clone() })?;
@@ -157,6 +168,11 @@ impl Guest {
     /// the network card; returns the time that this took.
     ///
     /// The modules of [`Self::load_driver`] must be loaded. A guest that was configured without a root stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// The guest's machine has ended, its kernel has panicked, it does not answer in time, or it refuses the
+    /// request.
     pub fn enter_root(&mut self) -> Result<Duration, GuestError> {
         let started = Instant::now();
         if let Some(serial) = self.root.clone() {
@@ -195,6 +211,11 @@ impl Guest {
     }
 
     /// Unloads the driver, but not the modules that it needs.
+    ///
+    /// # Errors
+    ///
+    /// The guest's machine has ended, its kernel has panicked, it does not answer in time, or it refuses the
+    /// request.
     pub fn unload_driver(&mut self) -> Result<Duration, GuestError> {
         let started = Instant::now();
         self.request("unloading the driver", &Request::UnloadModule { name: "amdgpu".into() })?;
@@ -202,6 +223,11 @@ impl Guest {
     }
 
     /// Writes a file in the guest; missing directories are made.
+    ///
+    /// # Errors
+    ///
+    /// The guest's machine has ended, its kernel has panicked, it does not answer in time, or it refuses the
+    /// request. Earlier pieces of the file may have been written.
     pub fn put_file(&mut self, path: &str, mode: u32, content: &[u8]) -> Result<(), GuestError> {
         let mut pieces: Vec<&[u8]> = content.chunks(CHUNK).collect();
         if pieces.is_empty() {
@@ -216,94 +242,24 @@ impl Guest {
     }
 
     /// Reads a file of the guest.
+    ///
+    /// # Errors
+    ///
+    /// The guest's machine has ended, its kernel has panicked, it does not answer in time, or it refuses the
+    /// request.
     pub fn get_file(&mut self, path: &str) -> Result<Vec<u8>, GuestError> {
         self.read("fetching a file", &Request::GetFile { path: path.to_owned() })
     }
 
     /// Reads the guest kernel's log.
-    pub fn kernel_log(&mut self) -> Result<String, GuestError> {
-        let log = self.read("reading the kernel's log", &Request::KernelLog)?;
-        Ok(String::from_utf8_lossy(&log).into_owned())
-    }
-
-    /// Starts a program; [`Self::wait`] returns its end.
-    pub fn spawn(
-        &mut self,
-        argv: &[String],
-        env: &[String],
-        directory: &str,
-    ) -> Result<ProgramId, GuestError> {
-        self.start_program(argv, env, directory, None)
-    }
-
-    /// Starts a program on the configured terminal; from then on, keys go to the guest.
     ///
     /// # Errors
     ///
-    /// A guest without a terminal, or whose terminal is gone.
-    pub fn spawn_on_terminal(
-        &mut self,
-        argv: &[String],
-        env: &[String],
-        directory: &str,
-    ) -> Result<ProgramId, GuestError> {
-        let terminal = self.terminal.clone().ok_or(GuestError::NoTerminal)?;
-        let id = self.start_program(argv, env, directory, Some(terminal.size()))?;
-        let keyboard = self.host.keyboard().ok_or(GuestError::NoTerminal)?;
-        let typing = keyboard.and_then(|keyboard| Typing::start(terminal, keyboard));
-        self.typing = Some(typing.map_err(failed("the terminal"))?);
-        Ok(id)
-    }
-
-    fn start_program(
-        &mut self,
-        argv: &[String],
-        env: &[String],
-        directory: &str,
-        terminal: Option<(u16, u16)>,
-    ) -> Result<ProgramId, GuestError> {
-        let id = ProgramId(self.next_id);
-        self.next_id += 1;
-        let (argv, env, directory) = (argv.to_vec(), env.to_vec(), directory.to_owned());
-        self.send("starting a program", &Request::Run { id: id.0, argv, env, directory, terminal })?;
-        Ok(id)
-    }
-
-    /// Waits for a program, and passes its output on as it comes.
-    ///
-    /// Output of other programs that comes meanwhile is kept for their own wait.
-    pub fn wait(
-        &mut self,
-        id: ProgramId,
-        limit: Duration,
-        output: &mut dyn FnMut(Stream, &[u8]),
-    ) -> Result<Exit, GuestError> {
-        let started = Instant::now();
-        loop {
-            for (stream, data) in self.pending.output(id) {
-                output(stream, &data);
-            }
-            if let Some(exit) = self.pending.exit(id) {
-                return Ok(exit);
-            }
-            let event = self.next_event_since("running a program", started, limit)?;
-            if let Some(event) = self.note("running a program", event)? {
-                return Err(self.unexpected("running a program", &event));
-            }
-        }
-    }
-
-    /// Runs a program to its end and collects its output.
-    pub fn run(&mut self, argv: &[&str], limit: Duration) -> Result<(Exit, String, String), GuestError> {
-        let argv: Vec<String> = argv.iter().map(|&argument| argument.to_owned()).collect();
-        let id = self.spawn(&argv, &[], "/root")?;
-        let mut collected = Collected::default();
-        let exit = self.wait(id, limit, &mut |stream, data| collected.add(stream, data))?;
-        let (stdout, stderr) = collected.texts().map_err(|most| {
-            let what = format!("more than {} MiB of output", most >> 20);
-            GuestError::Protocol { during: "running a program", what }
-        })?;
-        Ok((exit, stdout, stderr))
+    /// The guest's machine has ended, its kernel has panicked, it does not answer in time, or it refuses the
+    /// request.
+    pub fn kernel_log(&mut self) -> Result<String, GuestError> {
+        let log = self.read("reading the kernel's log", &Request::KernelLog)?;
+        Ok(String::from_utf8_lossy(&log).into_owned())
     }
 
     /// Wakes the guest's system up if it is suspended to memory; returns true if it was.
@@ -317,12 +273,11 @@ impl Guest {
         self.host.wake()
     }
 
-    /// Sends a signal to a program.
-    pub fn kill(&mut self, id: ProgramId, signal: i32) -> Result<(), GuestError> {
-        self.request("sending a signal", &Request::Kill { id: id.0, signal })
-    }
-
     /// Switches the guest off and waits for its machine to end.
+    ///
+    /// # Errors
+    ///
+    /// The channel to the guest has failed, or its machine cannot be stopped.
     pub fn power_off(mut self) -> Result<(), GuestError> {
         self.typing = None;
         self.send("switching off", &Request::PowerOff)?;

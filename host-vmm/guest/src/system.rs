@@ -119,6 +119,10 @@ impl System {
     }
 
     /// Ends the machine at once, without asking the guest.
+    ///
+    /// # Errors
+    ///
+    /// The machine cannot be stopped.
     pub fn stop(mut self) -> Result<(), GuestError> {
         self.typing = None;
         self.host.stop()

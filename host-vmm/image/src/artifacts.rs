@@ -67,6 +67,11 @@ pub enum Freshness {
 }
 
 /// Debian 13's stock kernel with DRM (the cloud flavour has none), and its modules.
+///
+/// # Errors
+///
+/// No archive is known, apt or dpkg is missing or fails, a package is not in the release or has the wrong
+/// hash, or the cache cannot be written.
 pub fn kernel(cache: &Cache, freshness: Freshness, progress: &Progress) -> Result<Kernel, FetchError> {
     let choose = |apt: &Apt| {
         let image = apt.first_dependency("linux-image-amd64")?;
@@ -92,6 +97,11 @@ pub fn kernel(cache: &Cache, freshness: Freshness, progress: &Progress) -> Resul
 }
 
 /// Headers, kbuild and the libraries kbuild's programs run with, for `kernel`.
+///
+/// # Errors
+///
+/// No archive is known, apt or dpkg is missing or fails, a package is not in the release or has the wrong
+/// hash, or the cache cannot be written.
 pub fn kernel_headers(
     cache: &Cache,
     kernel: &Kernel,
@@ -128,6 +138,12 @@ pub fn kernel_headers(
 /// Rust's library sources: Debian's `rust-src`, or the rustup component's if it is installed.
 ///
 /// Only the build of belfry itself needs them, for the guest's driver.
+///
+/// # Errors
+///
+/// The package cannot be had, and the toolchain has no such component either: no archive is known, apt or
+/// dpkg is missing or fails, a package is not in the release or has the wrong hash, or the cache cannot be
+/// written.
 pub fn rust_sources(
     cache: &Cache,
     freshness: Freshness,
@@ -174,6 +190,11 @@ fn toolchain_library() -> Option<PathBuf> {
 }
 
 /// A QEMU with `vfio-user-pci`: the machine's own when it is 10.1 or newer, otherwise Debian's backport in the cache.
+///
+/// # Errors
+///
+/// No archive is known, apt or dpkg is missing or fails, a package is not in the release or has the wrong
+/// hash, or the cache cannot be written. A fetched QEMU that does not start.
 pub fn qemu(cache: &Cache, freshness: Freshness, progress: &Progress) -> Result<Qemu, FetchError> {
     if let Some(own) = system_qemu() {
         return Ok(own);

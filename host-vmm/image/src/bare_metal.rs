@@ -21,6 +21,10 @@ pub enum BareMetalError {
 }
 
 /// Puts the guest into the cache, or finds it there or in the packed guest in use.
+///
+/// # Errors
+///
+/// The packed guest in use or this binary lacks it, or the cache cannot be written.
 pub fn obtain(cache: &Cache, parts: &Parts) -> Result<PathBuf, BareMetalError> {
     if let Some(kernel) = packed::bare_metal() {
         return Ok(kernel?);

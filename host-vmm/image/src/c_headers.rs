@@ -27,6 +27,11 @@ pub struct UserHeaders {
 }
 
 /// Fetches the newest kernel user headers Debian 13 offers (backports included) and HSA's.
+///
+/// # Errors
+///
+/// No archive is known, apt or dpkg is missing or fails, a package is not in the release or has the wrong
+/// hash, or the cache cannot be written.
 pub fn user_headers(
     cache: &Cache,
     freshness: Freshness,
@@ -43,6 +48,11 @@ pub fn user_headers(
 }
 
 /// Fetches the guest kernel's source package and keeps amdgpu's headers of it; returns their directory.
+///
+/// # Errors
+///
+/// No archive is known, apt or dpkg is missing or fails, a package is not in the release or has the wrong
+/// hash, or the cache cannot be written. The source archive cannot be unpacked.
 pub fn kernel_headers_of_amdgpu(
     cache: &Cache,
     freshness: Freshness,

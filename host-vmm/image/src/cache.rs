@@ -71,6 +71,10 @@ pub struct CacheLock {
 
 impl Cache {
     /// Opens the cache, creating the directory when it is not there.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError::NoDirectory`] when no variable names a directory, and as for [`Self::at`].
     pub fn open() -> Result<Self, CacheError> {
         let root = match std::env::var_os("BELFRY_CACHE").filter(|value| !value.is_empty()) {
             Some(path) => PathBuf::from(path),
@@ -85,6 +89,10 @@ impl Cache {
     }
 
     /// Opens the cache at `root`, creating the directory when it is not there.
+    ///
+    /// # Errors
+    ///
+    /// A directory that cannot be made.
     pub fn at(root: impl Into<PathBuf>) -> Result<Self, CacheError> {
         let root = root.into();
         create_dir(&root)?;
@@ -99,6 +107,10 @@ impl Cache {
     }
 
     /// Takes the lock `name`, calling `waiting` once when another process holds it.
+    ///
+    /// # Errors
+    ///
+    /// A file of the lock that cannot be made or locked.
     pub fn lock(&self, name: &str, waiting: impl FnOnce()) -> Result<CacheLock, CacheError> {
         let directory = self.root.join("locks");
         create_dir(&directory)?;
@@ -131,6 +143,10 @@ impl Cache {
     }
 
     /// Writes the manifest of an artifact whose directory is complete.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be written.
     pub fn commit(&self, manifest: &Manifest) -> Result<(), CacheError> {
         write_atomically(&self.manifest_path(&manifest.artifact), &serde_json::to_vec_pretty(manifest)?)
     }

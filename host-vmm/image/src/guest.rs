@@ -76,6 +76,10 @@ pub struct GuestImage {
 
 impl GuestImage {
     /// Fetches, builds and caches the parts that are not there yet; opens the packed guest if one is named.
+    ///
+    /// # Errors
+    ///
+    /// Parts that cannot be fetched, built or read; a packed guest that is none.
     pub fn prepare(
         cache: &Cache,
         parts: &Parts,
@@ -121,6 +125,10 @@ impl GuestImage {
     }
 
     /// The initramfs: init, the examples and the modules.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be read.
     pub fn initramfs(&self) -> Result<Vec<u8>, ImageError> {
         let read = |path: &PathBuf| fs::read(path).map_err(io_error("read", path)).map_err(ImageError::from);
         let mut archive = Archive::new();

@@ -46,6 +46,10 @@ pub struct ModuleFile {
 }
 
 /// The kernel's own modules of these names with all they need, in an order in which they load.
+///
+/// # Errors
+///
+/// A module that the kernel does not have, a file that is no module, or a cache that cannot be written.
 pub fn stock_modules(
     cache: &Cache,
     kernel: &Kernel,
@@ -62,6 +66,10 @@ pub fn stock_modules(
 }
 
 /// Every module `roots` need, roots included and last, in an order in which they load.
+///
+/// # Errors
+///
+/// A module that the kernel does not have, a file that is no module, or a cache that cannot be written.
 pub fn load_order(
     cache: &Cache,
     kernel: &Kernel,

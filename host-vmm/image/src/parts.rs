@@ -56,6 +56,10 @@ impl Part {
     }
 
     /// Its content; `what` names it in the error.
+    ///
+    /// # Errors
+    ///
+    /// This binary was built without the part; the error says why.
     pub fn content(self, what: &'static str) -> Result<&'static [u8], AbsentPart> {
         match self {
             Self::Present(content) => Ok(content),

@@ -85,6 +85,10 @@ pub struct Signals {
 
 impl Signals {
     /// Catches the signals that this process does not ignore, for every machine that wants them.
+    ///
+    /// # Errors
+    ///
+    /// The host has no more descriptors, or refuses an action of a signal.
     pub fn catch() -> io::Result<Self> {
         let mut catchers = CAUGHT_BY.lock().unwrap_or_else(PoisonError::into_inner);
         let event = match EVENT.get() {

@@ -105,6 +105,10 @@ pub enum Failure {
 }
 
 /// Writes a message.
+///
+/// # Errors
+///
+/// A failed write, and a message that is too long.
 pub fn send(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
     let bytes = postcard::to_allocvec(message).map_err(io::Error::other)?;
     let length = u32::try_from(bytes.len()).ok().filter(|_| bytes.len() <= LONGEST);
@@ -115,6 +119,10 @@ pub fn send(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
 }
 
 /// Reads a message; `None` at the end.
+///
+/// # Errors
+///
+/// A failed read, an end within a message, and a message that is too long or of another type.
 pub fn receive<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<Option<T>> {
     let mut length = [0; 4];
     match from.read(&mut length[..1])? {

@@ -23,6 +23,10 @@ pub struct Scratch {
 
 impl Scratch {
     /// Makes a folder among the temporary ones, and removes the folders of dead runs.
+    ///
+    /// # Errors
+    ///
+    /// A folder or its lock that cannot be made.
     pub fn new() -> io::Result<Self> {
         Self::within(&std::env::temp_dir())
     }

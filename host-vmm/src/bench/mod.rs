@@ -207,6 +207,10 @@ struct Run {
 }
 
 /// Runs every kernel of the suite with each number of workers; runs with different numbers alternate.
+///
+/// # Errors
+///
+/// A kernel that is not known, a device that cannot be made, or a kernel that fails.
 pub fn isa(options: &Options, mut measured: impl FnMut(&Measurement)) -> Result<Results, BenchError> {
     if let Some(unknown) = options.kernels.iter().find(|name| !cases::all().any(|case| case.name == **name)) {
         return Err(BenchError::Unknown(unknown.clone()));

@@ -17,6 +17,10 @@ pub enum TableError {
 }
 
 /// Returns a document with its table replaced by one of these results.
+///
+/// # Errors
+///
+/// [`TableError::NoPlace`] without the two lines that enclose the table.
 pub fn update(document: &str, results: &Results) -> Result<String, TableError> {
     let (before, rest) = document.split_once(BEGIN).ok_or(TableError::NoPlace)?;
     let (_, after) = rest.split_once(END).ok_or(TableError::NoPlace)?;

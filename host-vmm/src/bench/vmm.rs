@@ -143,6 +143,11 @@ pub enum VmmBenchError {
 }
 
 /// Runs the measuring guest once for each way of doorbells, and boots the Debian guest if that makes sense.
+///
+/// # Errors
+///
+/// A number of samples that is out of range, a guest that is missing, a machine that fails, or samples that
+/// are missing.
 pub fn vmm(samples: u64, progress: &Progress) -> Result<Results, VmmBenchError> {
     if !(1..=MAX_SAMPLES).contains(&samples) {
         return Err(VmmBenchError::Samples(samples));

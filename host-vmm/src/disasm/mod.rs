@@ -51,6 +51,10 @@ struct Function<'a> {
 }
 
 /// Writes the listing of `file`, function by function.
+///
+/// # Errors
+///
+/// A file that is no code object, a processor that is not known, or a failed write.
 pub fn list(file: &[u8], out: &mut dyn Write) -> Result<(), DisasmError> {
     let object = CodeObject::parse(file)?;
     let processor = object.target().split(':').next().unwrap_or_default();

@@ -437,11 +437,20 @@ pub fn userfault() -> bool {
 }
 
 /// Runs the program and reports its end.
+///
+/// # Errors
+///
+/// The program, the library or the cache cannot be used, the options contradict each other, or the program
+/// cannot be started. A program that fails is a report.
 pub fn run(options: &ExecOptions, stdout: Stdout) -> Result<ExecReport, ExecError> {
     report::run(options, stdout)
 }
 
 /// Runs the program with its own output, and returns its exit status: 128 + the signal's number for a killed one.
+///
+/// # Errors
+///
+/// As for [`run`].
 pub fn wait(options: &ExecOptions) -> Result<i32, ExecError> {
     report::wait(options)
 }

@@ -85,6 +85,11 @@ impl Connection {
     }
 
     /// Reads the next message; with `silence`, its first byte has to come within that time.
+    ///
+    /// # Errors
+    ///
+    /// A failed socket, an end within a message, a size that no message has, too many descriptors, and a
+    /// client that is too slow.
     pub fn receive(&mut self, silence: Option<Duration>) -> Result<Incoming, ConnectionError> {
         let first =
             silence.map(|limit| Deadline { at: Instant::now() + limit, limit, what: "said anything" });
@@ -172,6 +177,10 @@ impl Connection {
     /// Answers `request` with `payload`, or with an errno.
     ///
     /// Nothing is sent if the request asked for no reply: the caller logs an error then.
+    ///
+    /// # Errors
+    ///
+    /// A failed socket, or a client that does not take the reply in time.
     pub fn reply(&mut self, request: &Header, answer: Result<Reply<'_>, i32>) -> Result<(), ConnectionError> {
         if request.no_reply() {
             return Ok(());
@@ -189,6 +198,10 @@ impl Connection {
     }
 
     /// Sends the replies that were held back.
+    ///
+    /// # Errors
+    ///
+    /// A failed socket, or a client that does not take the replies in time.
     pub fn release(&mut self) -> Result<(), ConnectionError> {
         let held = std::mem::take(&mut self.held);
         self.send(&held, &[])

@@ -69,9 +69,17 @@ pub trait Function: Send + Sync {
     fn config_read(&self, offset: usize, data: &mut [u8]);
     /// Writes configuration space.
     fn config_write(&self, offset: usize, data: &[u8]);
-    /// Reads a BAR; an error is an errno for the client.
+    /// Reads a BAR.
+    ///
+    /// # Errors
+    ///
+    /// An errno for the client.
     fn bar_read(&self, bar: u8, offset: u64, data: &mut [u8]) -> Result<(), i32>;
-    /// Writes a BAR; an error is an errno for the client.
+    /// Writes a BAR.
+    ///
+    /// # Errors
+    ///
+    /// An errno for the client.
     fn bar_write(&self, bar: u8, offset: u64, data: &[u8]) -> Result<(), i32>;
     /// Takes a new memory map of the guest; returns when the old one is no longer used.
     fn memory_changed(&self);
@@ -79,6 +87,10 @@ pub trait Function: Send + Sync {
     fn reset(&self);
     /// Returns the device to its power-on state after the client has gone, with none of its data left. The regions
     /// get other memory than the client may still have mapped.
+    ///
+    /// # Errors
+    ///
+    /// Other memory cannot be had.
     fn client_left(&self, regions: &mut Regions) -> Result<(), SetupError>;
 }
 
@@ -147,6 +159,11 @@ const VRAM_BAR: u8 = 0;
 const DOORBELL_BAR: u8 = 2;
 
 /// Makes a GPU and a server for it that listens on `path`.
+///
+/// # Errors
+///
+/// Shared memory or asynchronous I/O cannot be had, the device refuses its configuration, or the socket
+/// cannot be made.
 pub fn serve_gpu(
     path: &Path,
     config: GpuConfig,

@@ -27,7 +27,6 @@ pub mod command {
     pub const REGION_READ: u16 = 9;
     pub const REGION_WRITE: u16 = 10;
     pub const DMA_READ: u16 = 11;
-    pub const DMA_WRITE: u16 = 12;
     pub const DEVICE_RESET: u16 = 13;
     pub const REGION_WRITE_MULTI: u16 = 15;
     pub const DEVICE_FEATURE: u16 = 16;
@@ -148,6 +147,10 @@ impl<'a> Fields<'a> {
     }
 
     /// Returns the next `count` bytes.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` when fewer bytes are left.
     pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], i32> {
         let (head, rest) = self.rest.split_at_checked(count).ok_or(libc::EINVAL)?;
         self.rest = rest;
@@ -161,16 +164,28 @@ impl<'a> Fields<'a> {
     }
 
     /// Returns the next 16-bit field.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` when fewer bytes are left.
     pub fn u16(&mut self) -> Result<u16, i32> {
         self.array().map(u16::from_le_bytes)
     }
 
     /// Returns the next 32-bit field.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` when fewer bytes are left.
     pub fn u32(&mut self) -> Result<u32, i32> {
         self.array().map(u32::from_le_bytes)
     }
 
     /// Returns the next 64-bit field.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` when fewer bytes are left.
     pub fn u64(&mut self) -> Result<u64, i32> {
         self.array().map(u64::from_le_bytes)
     }
@@ -185,6 +200,10 @@ impl<'a> Fields<'a> {
 /// Checks the client's VERSION payload and makes the reply.
 ///
 /// The capabilities are a JSON object that ends with a NUL; a missing one means the defaults.
+///
+/// # Errors
+///
+/// `EINVAL` for another major version, and for capabilities that are no JSON object.
 pub fn negotiate(payload: &[u8]) -> Result<Vec<u8>, i32> {
     let mut fields = Fields::new(payload);
     let (major, minor) = (fields.u16()?, fields.u16()?);

@@ -69,7 +69,11 @@ impl Regions {
         self.regions.len() as u32
     }
 
-    /// Resolves an access of `count` bytes, or returns `EINVAL` if it leaves the region.
+    /// Resolves an access of `count` bytes.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a region that is not there, and for an access that leaves it.
     pub fn resolve(&self, index: u32, offset: u64, count: u64) -> Result<Target, i32> {
         let region = self.regions.get(index as usize).ok_or(libc::EINVAL)?;
         if offset.checked_add(count).is_none_or(|end| end > region.size) {
@@ -84,6 +88,10 @@ impl Regions {
 
     /// Returns the reply to DEVICE_GET_REGION_INFO: `struct vfio_region_info`, the sparse-mmap capability if the
     /// region has one and `argsz` has room for it, and the file to pass along.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a region that is not there, and for an `argsz` without room for the structure.
     pub fn info(&self, index: u32, argsz: u32) -> Result<(Vec<u8>, Option<BorrowedFd<'_>>), i32> {
         let region = self.regions.get(index as usize).ok_or(libc::EINVAL)?;
         if argsz < REGION_INFO_SIZE {

@@ -131,6 +131,11 @@ impl<F: Function> Server<F> {
 
     /// Listens on `path`. The socket is removed when the server is dropped, unless another server's socket has taken
     /// its place.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::Exists`] when the path exists and is no abandoned socket, [`ServerError::Listen`] when
+    /// the socket cannot be made.
     pub fn bind(
         path: &Path,
         function: Arc<F>,
@@ -184,6 +189,11 @@ impl<F: Function> Server<F> {
     }
 
     /// Serves client after client until stopped; the device is reset before the next client is accepted.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::Accept`] when it cannot wait for clients, [`ServerError::Renew`] when the device cannot
+    /// be made ready for the next one.
     pub fn run(&mut self) -> Result<(), ServerError> {
         while let Some(stream) = self.accept()? {
             self.shared.counters.clients.fetch_add(1, Ordering::Relaxed);

@@ -211,10 +211,18 @@ pub trait Frame: Sized {
     /// The kind and payload.
     fn encode(&self) -> (u8, Vec<u8>);
     /// Parses a payload.
+    ///
+    /// # Errors
+    ///
+    /// [`ChannelError::Malformed`] for an unknown kind and for a payload that does not parse.
     fn decode(kind: u8, payload: &[u8]) -> Result<Self, ChannelError>;
 }
 
 /// Sends one frame, in a single write.
+///
+/// # Errors
+///
+/// A failed write, and a message that is too long for a frame.
 pub fn send(stream: &mut impl Write, message: &impl Frame) -> io::Result<()> {
     let (kind, payload) = message.encode();
     if payload.len() > MAX_FRAME {
@@ -229,6 +237,11 @@ pub fn send(stream: &mut impl Write, message: &impl Frame) -> io::Result<()> {
 }
 
 /// Reads one frame, or `None` at the end of the stream.
+///
+/// # Errors
+///
+/// [`ChannelError::Io`] for a failed read and an end within a frame, [`ChannelError::Malformed`] for a frame
+/// that does not parse.
 pub fn receive<F: Frame>(stream: &mut impl Read) -> Result<Option<F>, ChannelError> {
     let mut head = [0; 5];
     let mut filled = 0;

@@ -179,6 +179,10 @@ impl Group {
 /// Checks the user-visible headers: `linux/kfd_ioctl.h` below `linux`, `hsa/*.h` below `hsa`.
 ///
 /// Returns the number of assertions that held.
+///
+/// # Errors
+///
+/// A layout that disagrees with the headers, and a compiler that does not run.
 pub fn check_user(linux: &Path, hsa: &Path) -> Result<usize> {
     // The kernel's user headers come with their own asm directory, which the C library's must not shadow.
     let mut linux_dirs = vec![linux.to_path_buf()];
@@ -193,6 +197,10 @@ pub fn check_user(linux: &Path, hsa: &Path) -> Result<usize> {
 /// Checks the kernel's own headers; `include` is `drivers/gpu/drm/amd/include` of a Linux tree.
 ///
 /// Returns the number of assertions that held.
+///
+/// # Errors
+///
+/// A layout that disagrees with the headers, and a compiler that does not run.
 pub fn check_kernel(include: &Path) -> Result<usize> {
     let mut held = 0;
     for (name, group) in kernel::groups().into_iter().chain(gfx9::groups()) {

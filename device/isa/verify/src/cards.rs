@@ -56,6 +56,10 @@ const SETS: [(&str, &str); 28] = [
 const END_BYTES: usize = 4;
 
 /// The sets, read.
+///
+/// # Errors
+///
+/// A committed set that cannot be read; the error names the set and the line.
 pub fn sets() -> Result<Vec<Set>, file::Error> {
     SETS.iter().map(|(name, text)| file::parse(name, text)).collect()
 }
@@ -108,6 +112,10 @@ impl fmt::Display for Report {
 }
 
 /// Runs the sets of this repository on an instruction set, in waves of every size; with `fast` in waves of the first size.
+///
+/// # Errors
+///
+/// As for [`sets`].
 pub fn run(arch: Arch, fast: bool) -> Result<Report, file::Error> {
     Ok(run_sets(&sets()?, arch, fast))
 }

@@ -40,6 +40,11 @@ impl Apt {
     /// Prepares the private state of the archive's release and brings the package lists up to date.
     ///
     /// The caller holds the cache's lock [`Release::state`]. Lists younger than six hours are used as they are.
+    ///
+    /// # Errors
+    ///
+    /// apt is missing or fails, the archive cannot be reached, its keys are missing, or the cache cannot be
+    /// written.
     pub fn prepare(cache: &Cache, archive: Archive, progress: &Progress) -> Result<Self, FetchError> {
         let directory = cache.root().join(archive.release.state());
         let apt = Self { config: directory.join("apt.conf"), directory, archive };
@@ -94,11 +99,21 @@ impl Apt {
     /// Every package `names` need, themselves included, resolved against an empty system.
     ///
     /// With `suite`, packages of that suite are preferred, dependencies too.
+    ///
+    /// # Errors
+    ///
+    /// apt is missing or fails, the archive cannot be reached, its answer cannot be read, or it lacks a
+    /// package.
     pub fn closure(&self, names: &[&str], suite: Option<&str>) -> Result<Vec<Package>, FetchError> {
         self.resolve(names, &suite.map_or_else(Vec::new, |suite| vec!["-t", suite]))
     }
 
     /// As [`Self::closure`], with the `pins` of a release that is an addition to another.
+    ///
+    /// # Errors
+    ///
+    /// apt is missing or fails, the archive cannot be reached, its answer cannot be read, or it lacks a
+    /// package.
     pub fn closure_of_pins(&self, names: &[&str], pins: &[String]) -> Result<Vec<Package>, FetchError> {
         if !self.archive.release.is_addition() {
             return self.closure(names, None);
@@ -123,6 +138,11 @@ impl Apt {
     }
 
     /// The named packages themselves, in the version apt would choose.
+    ///
+    /// # Errors
+    ///
+    /// apt is missing or fails, the archive cannot be reached, its answer cannot be read, or it lacks a
+    /// package.
     pub fn exact(&self, names: &[&str]) -> Result<Vec<Package>, FetchError> {
         let mut specs = Vec::new();
         for name in names {
@@ -138,6 +158,11 @@ impl Apt {
     }
 
     /// The newest version of `name` whose upstream version starts with `prefix`.
+    ///
+    /// # Errors
+    ///
+    /// apt is missing or fails, the archive cannot be reached, its answer cannot be read, or it lacks such a
+    /// version.
     pub fn with_prefix(&self, name: &str, prefix: &str) -> Result<Package, FetchError> {
         let text = self.run("apt-cache", &["madison", name])?;
         let version = text
@@ -152,6 +177,11 @@ impl Apt {
     }
 
     /// First dependency of the release's meta-package `name`, such as the current kernel's image package.
+    ///
+    /// # Errors
+    ///
+    /// apt is missing or fails, the archive cannot be reached, its answer cannot be read, or it lacks the
+    /// meta-package, or that one needs no package.
     pub fn first_dependency(&self, name: &str) -> Result<String, FetchError> {
         let text = self.run("apt-cache", &["show", "--no-all-versions", name])?;
         text.lines()
@@ -179,6 +209,11 @@ impl Apt {
     }
 
     /// Downloads packages that are not there yet and verifies everything; answers the files in the packages' order.
+    ///
+    /// # Errors
+    ///
+    /// apt is missing or fails, the archive cannot be reached, or a file has another hash than the signed
+    /// index says.
     pub fn download(
         &self,
         what: &str,

@@ -8,7 +8,11 @@ use super::release::Distribution;
 
 /// The URI of the archive of `distribution` this machine already uses.
 ///
-/// The distribution's own environment variable comes first. Errors: [`FetchError::NoMirror`] when neither names one.
+/// The distribution's own environment variable comes first.
+///
+/// # Errors
+///
+/// [`FetchError::NoMirror`] when neither names one; apt is missing or fails.
 pub fn find_mirror(distribution: Distribution) -> Result<String, FetchError> {
     if let Ok(uri) = std::env::var(distribution.mirror_variable())
         && !uri.trim().is_empty()

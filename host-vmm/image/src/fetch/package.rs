@@ -65,6 +65,10 @@ pub(super) fn parse_uris(text: &str) -> Result<Vec<Package>, FetchError> {
 }
 
 /// SHA-256 of a file's content in lower-case hexadecimal.
+///
+/// # Errors
+///
+/// A file that cannot be read.
 pub fn sha256_file(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
     let mut hasher = Sha256::new();

@@ -9,6 +9,10 @@ use crate::cache::create_dir;
 use crate::progress::Progress;
 
 /// Unpacks `.deb` files into `root`, which is created; no maintainer script runs.
+///
+/// # Errors
+///
+/// `dpkg-deb` is missing or fails, or the directory cannot be made.
 pub fn unpack(what: &str, debs: &[PathBuf], root: &Path, progress: &Progress) -> Result<(), FetchError> {
     create_dir(root)?;
     let step = progress.count(&format!("unpacking {what}"), debs.len() as u64);
@@ -25,6 +29,10 @@ pub fn unpack(what: &str, debs: &[PathBuf], root: &Path, progress: &Progress) ->
 /// Returns the maintainer scripts of this name that packages have, in the packages' order; nothing runs.
 ///
 /// `scratch` is a directory for them that does not exist yet; the caller removes it.
+///
+/// # Errors
+///
+/// `dpkg-deb` is missing or fails, or the directory cannot be made.
 pub fn scripts(debs: &[PathBuf], name: &str, scratch: &Path) -> Result<Vec<String>, FetchError> {
     create_dir(scratch)?;
     let mut scripts = Vec::new();

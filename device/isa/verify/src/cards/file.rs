@@ -112,7 +112,11 @@ const MOST_DATA: usize = 1024;
 /// Sources of a list.
 pub(super) const LIST: usize = 16;
 
-/// Reads a set; the error names the set and the line that is cut, foreign, or contradicts another one.
+/// Reads a set.
+///
+/// # Errors
+///
+/// A line that is cut, foreign, or contradicts another one; the error names the set and the line.
 pub fn parse(name: &str, text: &str) -> Result<Set, Error> {
     let mut reader = Reader { name, line: 0 };
     let mut set = Set {

@@ -221,17 +221,29 @@ impl State {
     }
 
     /// Bytes of the sandbox.
+    ///
+    /// # Errors
+    ///
+    /// [`End::Memory`] outside of the sandbox.
     pub fn load(&self, va: u64, count: usize) -> Result<Vec<u8>, End> {
         let at = usize::try_from(va.wrapping_sub(BASE)).map_err(|_| End::Memory)?;
         Ok(self.memory.get(at..at.saturating_add(count)).ok_or(End::Memory)?.to_vec())
     }
 
     /// A little-endian number of up to eight bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`End::Memory`] outside of the sandbox.
     pub fn load_number(&self, va: u64, count: usize) -> Result<u64, End> {
         Ok(number(&self.load(va, count)?))
     }
 
     /// Writes bytes of the sandbox.
+    ///
+    /// # Errors
+    ///
+    /// [`End::Memory`] outside of the sandbox; nothing is written then.
     pub fn store(&mut self, va: u64, bytes: &[u8]) -> Result<(), End> {
         let at = usize::try_from(va.wrapping_sub(BASE)).map_err(|_| End::Memory)?;
         let place = self.memory.get_mut(at..at.saturating_add(bytes.len())).ok_or(End::Memory)?;
@@ -240,12 +252,20 @@ impl State {
     }
 
     /// Bytes of LDS.
+    ///
+    /// # Errors
+    ///
+    /// [`End::Lds`] beyond the end of LDS.
     pub fn lds_load(&self, address: u32, count: usize) -> Result<Vec<u8>, End> {
         let at = address as usize;
         Ok(self.lds.get(at..at + count).ok_or(End::Lds)?.to_vec())
     }
 
     /// Writes bytes of LDS.
+    ///
+    /// # Errors
+    ///
+    /// [`End::Lds`] beyond the end of LDS; nothing is written then.
     pub fn lds_store(&mut self, address: u32, bytes: &[u8]) -> Result<(), End> {
         let at = address as usize;
         self.lds.get_mut(at..at + bytes.len()).ok_or(End::Lds)?.copy_from_slice(bytes);
