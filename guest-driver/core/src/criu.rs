@@ -10,6 +10,7 @@ use belfry_abi::kfd::criu::{
 use crate::errno::{Errno, Result};
 use crate::os::{Os, Target};
 use crate::process::Process;
+use crate::processes::Processes;
 
 /// What programs are told of it in the documentation.
 pub(crate) const MISSING: &str = "rights and arguments are checked as in Linux, then every operation that would have an effect is \
@@ -22,7 +23,11 @@ pub(crate) const MISSING: &str = "rights and arguments are checked as in Linux, 
 ///
 /// `EINVAL` for an unknown operation, for addresses and counts that are missing, for a process whose queues are not paused and for
 /// one that is not there; `ENODEV` without a VM; else `EOPNOTSUPP`.
-pub(crate) fn criu<O: Os>(process: &Arc<Process<O>>, args: &mut CriuArgs) -> Result<u32> {
+pub(crate) fn criu<O: Os>(
+    processes: &Processes<O>,
+    process: &Arc<Process<O>>,
+    args: &mut CriuArgs,
+) -> Result<u32> {
     let has_vm = !process.state.lock().spaces.is_empty();
     let errno = match args.op {
         KFD_CRIU_OP_PROCESS_INFO | KFD_CRIU_OP_CHECKPOINT => {
@@ -46,7 +51,7 @@ pub(crate) fn criu<O: Os>(process: &Arc<Process<O>>, args: &mut CriuArgs) -> Res
         }
         KFD_CRIU_OP_RESUME => {
             let target = process.device.hw.os().target(args.pid).map_err(|_| Errno::EINVAL)?;
-            match process.device.process_of(target.key()) {
+            match processes.of_key(target.key()) {
                 Some(_) => Errno::EOPNOTSUPP,
                 None => Errno::EINVAL,
             }

@@ -4,7 +4,7 @@ mod card;
 mod ecc;
 mod fences;
 mod part;
-mod suspend;
+mod sleep;
 mod watches;
 
 use alloc::sync::Arc;
@@ -17,7 +17,6 @@ use belfry_abi::regs::{Register, gc, mmhub, nbio, osssys};
 use crate::asic::{PasidTable, VMIDS};
 use crate::card::Load;
 use crate::config::Config;
-use crate::discovery::discover;
 use crate::errno::{Errno, Result};
 use crate::gart::Gart;
 use crate::hw::{Hw, log};
@@ -25,7 +24,6 @@ use crate::ih::IhRing;
 use crate::kiq::select;
 use crate::node::{self, Nodes};
 use crate::os::{DeviceInfo, DriverEvent, LockRank, Os};
-use crate::processes::Processes;
 use crate::rate_limit::RateLimits;
 use crate::scheduler::{self, Kept, Scheduler};
 use crate::smi::Smi;
@@ -38,6 +36,31 @@ const VRAM_RESERVED: u64 = 2 << 20;
 /// Invalidation engine the driver uses, as amdgpu does for what no ring does.
 const INVALIDATE_ENGINE: u32 = 17;
 const FLUSH_TIMEOUT_NS: u64 = 1_000_000_000;
+/// The processes and files that use devices, as a device sees them.
+pub(crate) trait Users<O: Os>: Send + Sync {
+    /// The device was reset: all hear of it.
+    fn were_reset(&self);
+
+    /// Moves programs' pages out of VRAM until `len` bytes are free, as far as that goes. The caller holds no lock.
+    fn make_room(&self, device: &Device<O>, len: u64);
+
+    /// Has the files of the render node look at their work, as that of another one is over.
+    fn kick_files(&self, except: u64);
+
+    /// Goes on with the work of a file.
+    fn pump(&self, file: u64);
+
+    /// Gives a file an id that the device will know its work by, and a slice of doorbells, until [`Users::dismiss`].
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` after removal, `EAGAIN` while there will be other nodes, `ENOSPC`.
+    fn admit(&self, device: &Device<O>, file: u64) -> Result<(u16, u32)>;
+
+    /// Takes both back: nothing of the file's work is left on the device.
+    fn dismiss(&self, pasid: u16);
+}
+
 /// One GPU.
 pub(crate) struct Device<O: Os> {
     pub(crate) hw: Arc<Hw<O>>,
@@ -52,7 +75,7 @@ pub(crate) struct Device<O: Os> {
     pub(crate) vram: Arc<Vram<O>>,
     pub(crate) gart: Arc<Gart<O>>,
     pub(crate) ih: Mutex<O, Option<IhRing<O>>>,
-    pub(crate) processes: Mutex<O, Processes<O>>,
+    pub(crate) users: Arc<dyn Users<O>>,
     pub(crate) limits: RateLimits<O>,
     /// Address watches that processes have, a bit for each.
     pub(crate) watches: AtomicU32,
@@ -81,8 +104,8 @@ pub(crate) struct Device<O: Os> {
 
 impl<O: Os> Device<O> {
     /// Brings the device up from reset.
-    pub(crate) fn probe(os: O) -> Result<Arc<Self>> {
-        let device = Self::new(os)?;
+    pub(crate) fn probe(hw: Arc<Hw<O>>, config: Config, users: Arc<dyn Users<O>>) -> Result<Arc<Self>> {
+        let device = Self::with_config(hw, config, users)?;
         if let Err(error) = device.start() {
             device.stop();
             return Err(error);
@@ -101,16 +124,9 @@ impl<O: Os> Device<O> {
         Ok(device)
     }
 
-    /// Finds out what the device is and makes everything it needs; nothing runs yet.
-    #[inline(never)]
-    fn new(os: O) -> Result<Arc<Self>> {
-        let (hw, config) = discover(os)?;
-        Self::with_config(Arc::new(hw), config)
-    }
-
     /// Makes everything a device needs of which `config` is known.
     #[inline(never)]
-    pub(crate) fn with_config(hw: Arc<Hw<O>>, config: Config) -> Result<Arc<Self>> {
+    pub(crate) fn with_config(hw: Arc<Hw<O>>, config: Config, users: Arc<dyn Users<O>>) -> Result<Arc<Self>> {
         let info = hw.os().device_info();
         let nodes = Nodes::new(hw.asic(), &info, &config, node::mode_of(&hw))?;
         let vram = Vram::new(hw.clone(), config.vram_size - VRAM_RESERVED)?;
@@ -120,7 +136,7 @@ impl<O: Os> Device<O> {
         let memory = hw.os().cpu_info().memory_bytes;
         Ok(Arc::new(Self {
             ih: Mutex::new(hw.os(), LockRank::InterruptRing, Some(ih))?,
-            processes: Mutex::new(hw.os(), LockRank::Processes, Processes::new())?,
+            users,
             limits: RateLimits::new(hw.os())?,
             watches: AtomicU32::new(0),
             smi: Smi::new(hw.clone())?,
@@ -345,17 +361,7 @@ impl<O: Os> Device<O> {
     /// Recovers the device if a request to the scheduler timed out, and tells everybody.
     pub(crate) fn recover_after(&self, epoch: u64, result: Result<()>) {
         if result == Err(Errno::ETIME) && self.recover(epoch) {
-            self.tell_reset();
-        }
-    }
-
-    /// Tells everybody that the device was reset.
-    fn tell_reset(&self) {
-        for process in self.processes() {
-            process.gpu_reset();
-        }
-        for client in self.files() {
-            client.kick();
+            self.users.were_reset();
         }
     }
 

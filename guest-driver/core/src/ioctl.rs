@@ -29,25 +29,37 @@ use belfry_abi::kfd::smi::SmiEventsArgs;
 use belfry_abi::kfd::svm::{SvmArgs, SvmAttribute};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
+use crate::acquire;
 use crate::aperture::{get_process_apertures, get_process_apertures_new};
 use crate::criu::{self, criu};
-use crate::debug::dbg_trap;
+use crate::dbg_trap::dbg_trap;
+use crate::debug;
 use crate::errno::{Errno, Result};
+use crate::memory;
 use crate::memory::dmabuf;
 use crate::node::Node;
 use crate::os::{Clock, DriverEvent, Os};
 use crate::process::Process;
+use crate::processes::Processes;
 use crate::queue::cu_mask_bits;
+use crate::queue_manager;
+use crate::svm;
 
 /// Bytes of a save area's header that say what is saved (`struct mqd_user_context_save_area_header`).
 const WAVE_STATE_BYTES: usize = 16;
 /// GPUs one MAP or UNMAP may name.
 const MAX_DEVICE_IDS: u32 = 64;
 
+/// A call: of a process, beside all others.
+struct Call<'a, O: Os> {
+    processes: &'a Arc<Processes<O>>,
+    process: &'a Arc<Process<O>>,
+}
+
 /// What a command runs.
 enum Action<O: Os> {
     /// Built.
-    Run(fn(&Arc<Process<O>>, &mut [u8]) -> Result<u32>),
+    Run(fn(&Call<'_, O>, &mut [u8]) -> Result<u32>),
     /// Refused as Linux refuses it, or not built; see [`REFUSED`].
     Refuse(Errno),
 }
@@ -116,7 +128,14 @@ pub const PARTIAL: &[Partial] = &[
 /// Builds an action from a function over the command's structure.
 macro_rules! run {
     ($function:ident) => {
-        Action::Run(|process, bytes| with_args(bytes, |args| $function(process, args)))
+        Action::Run(|call, bytes| with_args(bytes, |args| $function(call.process, args)))
+    };
+}
+
+/// Builds an action from a function that looks at other processes as well.
+macro_rules! run_among {
+    ($function:ident) => {
+        Action::Run(|call, bytes| with_args(bytes, |args| $function(call.processes, call.process, args)))
     };
 }
 
@@ -141,7 +160,7 @@ fn action<O: Os>(command: u32) -> Option<(u32, Action<O>)> {
         nr::GET_TILE_CONFIG => run!(get_tile_config),
         nr::SET_TRAP_HANDLER => run!(set_trap_handler),
         nr::GET_PROCESS_APERTURES_NEW => run!(get_process_apertures_new),
-        nr::ACQUIRE_VM => run!(acquire_vm),
+        nr::ACQUIRE_VM => run_among!(acquire_vm),
         nr::ALLOC_MEMORY_OF_GPU => run!(alloc_memory_of_gpu),
         nr::FREE_MEMORY_OF_GPU => run!(free_memory_of_gpu),
         nr::MAP_MEMORY_TO_GPU => run!(map_memory_to_gpu),
@@ -149,15 +168,15 @@ fn action<O: Os>(command: u32) -> Option<(u32, Action<O>)> {
         nr::SET_CU_MASK => run!(set_cu_mask),
         nr::GET_QUEUE_WAVE_STATE => run!(get_queue_wave_state),
         nr::SMI_EVENTS => run!(smi_events),
-        nr::SVM => Action::Run(svm),
+        nr::SVM => Action::Run(|call, bytes| set_or_get_svm(call.process, bytes)),
         nr::SET_XNACK_MODE => run!(set_xnack_mode),
         nr::GET_DMABUF_INFO => run!(get_dmabuf_info),
         nr::IMPORT_DMABUF => run!(import_dmabuf),
         nr::AVAILABLE_MEMORY => run!(available_memory),
         nr::EXPORT_DMABUF => run!(export_dmabuf),
         nr::RUNTIME_ENABLE => run!(runtime_enable),
-        nr::DBG_TRAP => run!(dbg_trap),
-        nr::CRIU_OP => run!(criu),
+        nr::DBG_TRAP => run_among!(dbg_trap),
+        nr::CRIU_OP => run_among!(criu),
         _ => Action::Refuse(REFUSED.iter().find(|refused| refused.command == command)?.errno),
     };
     Some((command, action))
@@ -180,7 +199,12 @@ fn with_args<T: FromBytes + IntoBytes + Immutable>(
 /// # Errors
 ///
 /// `ENOTTY` for a number outside the table, `EFAULT` when the structure cannot be copied, else the command's.
-pub(crate) fn dispatch<O: Os>(process: &Arc<Process<O>>, command: u32, arg: u64) -> Result<u32> {
+pub(crate) fn dispatch<O: Os>(
+    processes: &Arc<Processes<O>>,
+    process: &Arc<Process<O>>,
+    command: u32,
+    arg: u64,
+) -> Result<u32> {
     let (known, action) = action::<O>(command).ok_or(Errno::ENOTTY)?;
     let run = match action {
         Action::Run(run) => run,
@@ -190,7 +214,7 @@ pub(crate) fn dispatch<O: Os>(process: &Arc<Process<O>>, command: u32, arg: u64)
     let number = ioc_nr(command);
     let name = nr::COMMANDS.get(usize::from(number).wrapping_sub(1)).map_or("", |known| known.0);
     device.trace(process.pasid, DriverEvent::IoctlEnter { name, number });
-    let result = perform(process, (known, command), arg, run);
+    let result = perform(&Call { processes, process }, (known, command), arg, run);
     let errno = result.as_ref().err().map_or(0, |error| error.raw().unsigned_abs());
     device.trace(process.pasid, DriverEvent::IoctlLeave { number, errno });
     result
@@ -198,12 +222,12 @@ pub(crate) fn dispatch<O: Os>(process: &Arc<Process<O>>, command: u32, arg: u64)
 
 /// Runs a command that is built, with the caller's arguments.
 fn perform<O: Os>(
-    process: &Arc<Process<O>>,
+    call: &Call<'_, O>,
     (known, command): (u32, u32),
     arg: u64,
-    run: fn(&Arc<Process<O>>, &mut [u8]) -> Result<u32>,
+    run: fn(&Call<'_, O>, &mut [u8]) -> Result<u32>,
 ) -> Result<u32> {
-    let os = process.device.hw.os();
+    let os = call.process.device.hw.os();
     // Before the arguments are looked at (`KFD_IOC_FLAG_CHECKPOINT_RESTORE`).
     if known == nr::CRIU_OP && !os.may_checkpoint() {
         return Err(Errno::EACCES);
@@ -216,7 +240,7 @@ fn perform<O: Os>(
     if ioc_dir(known) & IOC_WRITE != 0 {
         os.copy_from_user(&mut bytes[..user_size], arg)?;
     }
-    let result = run(process, &mut bytes);
+    let result = run(call, &mut bytes);
     if ioc_dir(known) & IOC_READ != 0 {
         // As Linux does, even after an error: some commands tell their progress.
         os.copy_to_user(arg, &bytes[..user_size])?;
@@ -248,23 +272,23 @@ fn get_version<O: Os>(_: &Arc<Process<O>>, args: &mut GetVersionArgs) -> Result<
 }
 
 fn create_queue<O: Os>(process: &Arc<Process<O>>, args: &mut CreateQueueArgs) -> Result<u32> {
-    process.create_queue(args)?;
+    queue_manager::create_queue(process, args)?;
     process.device.trace(process.pasid, DriverEvent::QueueCreated { queue: args.queue_id });
     Ok(0)
 }
 
 fn destroy_queue<O: Os>(process: &Arc<Process<O>>, args: &mut DestroyQueueArgs) -> Result<u32> {
-    process.destroy_queue(args.queue_id)?;
+    queue_manager::destroy_queue(process, args.queue_id)?;
     process.device.trace(process.pasid, DriverEvent::QueueDestroyed { queue: args.queue_id });
     Ok(0)
 }
 
 fn update_queue<O: Os>(process: &Arc<Process<O>>, args: &mut UpdateQueueArgs) -> Result<u32> {
-    process.update_queue(args).map(|()| 0)
+    queue_manager::update_queue(process, args).map(|()| 0)
 }
 
 fn alloc_queue_gws<O: Os>(process: &Arc<Process<O>>, args: &mut AllocQueueGwsArgs) -> Result<u32> {
-    process.set_gws(args.queue_id, args.num_gws != 0)?;
+    queue_manager::set_gws(process, args.queue_id, args.num_gws != 0)?;
     args.first_gws = 0;
     Ok(0)
 }
@@ -272,11 +296,11 @@ fn alloc_queue_gws<O: Os>(process: &Arc<Process<O>>, args: &mut AllocQueueGwsArg
 fn set_cu_mask<O: Os>(process: &Arc<Process<O>>, args: &mut SetCuMaskArgs) -> Result<u32> {
     let bits = cu_mask_bits(args.num_cu_mask)?;
     let mask: Vec<u32> = array_from_user(process.device.hw.os(), args.cu_mask_ptr, bits as usize / 32)?;
-    process.set_cu_mask(args.queue_id, bits, &mask).map(|()| 0)
+    queue_manager::set_cu_mask(process, args.queue_id, bits, &mask).map(|()| 0)
 }
 
 fn get_queue_wave_state<O: Os>(process: &Arc<Process<O>>, args: &mut GetQueueWaveStateArgs) -> Result<u32> {
-    let states = process.wave_state(args.queue_id)?;
+    let states = queue_manager::wave_state(process, args.queue_id)?;
     let first = states.headers.first().ok_or(Errno::EINVAL)?;
     // Of the others the headers tell, which are as far from each other as their parts of the area.
     args.ctl_stack_used_size = first.control_stack_size;
@@ -384,17 +408,21 @@ fn set_trap_handler<O: Os>(process: &Arc<Process<O>>, args: &mut SetTrapHandlerA
     Ok(0)
 }
 
-fn acquire_vm<O: Os>(process: &Arc<Process<O>>, args: &mut AcquireVmArgs) -> Result<u32> {
+fn acquire_vm<O: Os>(
+    processes: &Arc<Processes<O>>,
+    process: &Arc<Process<O>>,
+    args: &mut AcquireVmArgs,
+) -> Result<u32> {
     let node = process.nodes.named(args.gpu_id)?;
-    process.acquire_vm(node, args.drm_fd as i32).map(|()| 0)
+    acquire::acquire_vm(processes, process, node, args.drm_fd as i32).map(|()| 0)
 }
 
 fn alloc_memory_of_gpu<O: Os>(process: &Arc<Process<O>>, args: &mut AllocMemoryOfGpuArgs) -> Result<u32> {
-    process.alloc_memory(args).map(|()| 0)
+    memory::alloc_memory(process, args).map(|()| 0)
 }
 
 fn free_memory_of_gpu<O: Os>(process: &Arc<Process<O>>, args: &mut FreeMemoryOfGpuArgs) -> Result<u32> {
-    process.free_memory(args.handle).map(|()| 0)
+    memory::free_memory(process, args.handle).map(|()| 0)
 }
 
 /// Runs `one` for every GPU id that is not done yet, counting progress.
@@ -417,11 +445,11 @@ fn for_devices<O: Os>(
 }
 
 fn map_memory_to_gpu<O: Os>(process: &Arc<Process<O>>, args: &mut MapMemoryToGpuArgs) -> Result<u32> {
-    for_devices(process, args, Process::map_memory)
+    for_devices(process, args, memory::map_memory)
 }
 
 fn unmap_memory_from_gpu<O: Os>(process: &Arc<Process<O>>, args: &mut MapMemoryToGpuArgs) -> Result<u32> {
-    for_devices(process, args, Process::unmap_memory)
+    for_devices(process, args, memory::unmap_memory)
 }
 
 fn smi_events<O: Os>(process: &Arc<Process<O>>, args: &mut SmiEventsArgs) -> Result<u32> {
@@ -430,7 +458,7 @@ fn smi_events<O: Os>(process: &Arc<Process<O>>, args: &mut SmiEventsArgs) -> Res
     Ok(0)
 }
 
-fn svm<O: Os>(process: &Arc<Process<O>>, bytes: &mut [u8]) -> Result<u32> {
+fn set_or_get_svm<O: Os>(process: &Arc<Process<O>>, bytes: &mut [u8]) -> Result<u32> {
     let (args, list) = SvmArgs::read_from_prefix(bytes).map_err(|_| Errno::EINVAL)?;
     // More attributes than the command's size says are none of the caller's structure.
     let end = (args.nattr as usize).checked_mul(size_of::<SvmAttribute>()).ok_or(Errno::EINVAL)?;
@@ -439,13 +467,13 @@ fn svm<O: Os>(process: &Arc<Process<O>>, bytes: &mut [u8]) -> Result<u32> {
     attributes.try_reserve_exact(args.nattr as usize).map_err(|_| Errno::ENOMEM)?;
     attributes.resize(args.nattr as usize, SvmAttribute::default());
     attributes.as_mut_slice().as_mut_bytes().copy_from_slice(list);
-    let result = process.svm(&args, &mut attributes);
+    let result = svm::change(process, &args, &mut attributes);
     bytes[size_of::<SvmArgs>()..][..end].copy_from_slice(attributes.as_slice().as_bytes());
     result.map(|()| 0)
 }
 
 fn set_xnack_mode<O: Os>(process: &Arc<Process<O>>, args: &mut SetXnackModeArgs) -> Result<u32> {
-    args.xnack_enabled = process.set_xnack_mode(args.xnack_enabled)?;
+    args.xnack_enabled = svm::set_xnack_mode(process, args.xnack_enabled)?;
     Ok(0)
 }
 
@@ -454,15 +482,15 @@ fn get_dmabuf_info<O: Os>(process: &Arc<Process<O>>, args: &mut GetDmabufInfoArg
 }
 
 fn import_dmabuf<O: Os>(process: &Arc<Process<O>>, args: &mut ImportDmabufArgs) -> Result<u32> {
-    process.import_dmabuf(args).map(|()| 0)
+    memory::import_dmabuf(process, args).map(|()| 0)
 }
 
 fn export_dmabuf<O: Os>(process: &Arc<Process<O>>, args: &mut ExportDmabufArgs) -> Result<u32> {
-    process.export_dmabuf(args).map(|()| 0)
+    memory::export_dmabuf(process, args).map(|()| 0)
 }
 
 fn runtime_enable<O: Os>(process: &Arc<Process<O>>, args: &mut RuntimeEnableArgs) -> Result<u32> {
-    process.runtime_enable(args).map(|()| 0)
+    debug::runtime_enable(process, args).map(|()| 0)
 }
 
 fn available_memory<O: Os>(process: &Arc<Process<O>>, args: &mut GetAvailableMemoryArgs) -> Result<u32> {

@@ -15,13 +15,19 @@ use belfry_abi::kfd::mmap::{
 use crate::card::{self, Card, Figures, Source};
 use crate::config::Config;
 use crate::device::Device;
+use crate::discovery::discover;
 use crate::drm::{self, Client};
 use crate::errno::{Errno, Result};
+use crate::interrupt;
 use crate::ioctl;
+use crate::lifetime;
 use crate::os::{Os, PAGE_SIZE, ProcessKey, RenderFile};
 use crate::partition;
 use crate::process::{ClientMemory, Process};
+use crate::processes::Processes;
 use crate::show::Few;
+use crate::suspend;
+use crate::svm;
 use crate::topology;
 use crate::usage::{self, Usage};
 use crate::xcp_tree;
@@ -47,6 +53,7 @@ pub enum MmapTarget {
 
 /// The driver of one GPU.
 pub struct Kfd<O: Os> {
+    processes: Arc<Processes<O>>,
     device: Arc<Device<O>>,
 }
 
@@ -54,7 +61,7 @@ pub struct Kfd<O: Os> {
 impl<O: Os> fmt::Debug for Kfd<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let device = &self.device;
-        let processes = device.processes();
+        let processes = self.processes.all();
         f.debug_struct("Kfd")
             .field("gpu_ids", &format_args!("{:x?}", self.gpu_ids()))
             .field("partition", &format_args!("{}", device.nodes().mode()))
@@ -76,13 +83,16 @@ impl<O: Os> Kfd<O> {
     ///
     /// The errno for the bus's probe; the reason is in the log.
     pub fn probe(os: O) -> Result<Arc<Kfd<O>>> {
-        Ok(Arc::new(Self { device: Device::probe(os)? }))
+        let (hw, config) = discover(os)?;
+        let processes = Processes::new(hw.os())?;
+        let device = Device::probe(Arc::new(hw), config, processes.clone())?;
+        Ok(Arc::new(Self { processes, device }))
     }
 
     /// The driver of a device that is on a bench.
     #[cfg(test)]
-    pub(crate) fn of(device: Arc<Device<O>>) -> Self {
-        Self { device }
+    pub(crate) fn of(processes: Arc<Processes<O>>, device: Arc<Device<O>>) -> Self {
+        Self { processes, device }
     }
 
     /// Returns the operating system below.
@@ -108,7 +118,7 @@ impl<O: Os> Kfd<O> {
     /// for it (or guards its own accessors). No interrupt is delivered from the start of this call on.
     pub fn remove(&self) {
         self.device.leave_asleep();
-        self.device.remove_processes();
+        lifetime::end_all(&self.processes);
         self.device.stop();
     }
 
@@ -123,7 +133,7 @@ impl<O: Os> Kfd<O> {
     /// `ENODEV` after `remove`, `EIO` when the device is beyond repair, `EBUSY` when it is suspended, `ETIME` when it hangs again after a
     /// reset. It runs on then.
     pub fn suspend(&self) -> Result<()> {
-        self.device.suspend()
+        suspend::suspend(&self.processes, &self.device)
     }
 
     /// Resumes a device that is suspended, and whose function can be accessed again: it is started anew, and the queues go on where
@@ -134,7 +144,7 @@ impl<O: Os> Kfd<O> {
     /// `ENODEV` after `remove`, `EINVAL` when it is not suspended, `EIO` when it does not come back, which processes are told as of
     /// a reset.
     pub fn resume(&self) -> Result<()> {
-        self.device.resume()
+        suspend::resume(&self.processes, &self.device)
     }
 
     /// Whether the device is suspended.
@@ -153,13 +163,13 @@ impl<O: Os> Kfd<O> {
     ///
     /// `None` where `va` is in no range of a process.
     pub fn touched(&self, key: ProcessKey, va: u64) -> Option<Range<u64>> {
-        self.device.process_of(key)?.svm_touched(va)
+        svm::touched(&*self.processes.of_key(key)?, va)
     }
 
     /// What [`Kfd::touched`] returned has moved, or what was left of it in one area.
     pub fn touched_end(&self, key: ProcessKey, range: Range<u64>) {
-        if let Some(process) = self.device.process_of(key) {
-            process.svm_touched_end(&range);
+        if let Some(process) = self.processes.of_key(key) {
+            svm::touched_end(&process, &range);
         }
     }
 
@@ -173,7 +183,7 @@ impl<O: Os> Kfd<O> {
         let device = &self.device;
         device.trace.set_room(&device.hw, room)?;
         if room > 0 {
-            for process in device.processes() {
+            for process in self.processes.all() {
                 device.trace.record_open(device.hw.os(), process.pasid, process.opener);
             }
         }
@@ -197,7 +207,7 @@ impl<O: Os> Kfd<O> {
     /// being removed.
     #[must_use]
     pub fn interrupt(&self) -> bool {
-        self.device.hw.alive() && self.device.interrupt()
+        self.device.hw.alive() && interrupt::handle_all(&self.processes, &self.device)
     }
 
     /// Opens the KFD node: the same key shares one process. Balanced by [`Kfd::close`].
@@ -206,19 +216,19 @@ impl<O: Os> Kfd<O> {
     ///
     /// `ENODEV` after `remove`, `ENOMEM`, `ENOSPC` when every PASID or doorbell slice is taken.
     pub fn open(&self, key: ProcessKey) -> Result<Arc<Process<O>>> {
-        self.device.open_process(key)
+        lifetime::open(&self.processes, &self.device, key)
     }
 
     /// Closes one open; the last one of a process tears the process down like [`Kfd::exit`].
     pub fn close(&self, process: &Arc<Process<O>>) {
-        self.device.close_process(process);
+        lifetime::close(&self.processes, process);
     }
 
     /// Tears a process down at once, however many opens are left: its address space is going away.
     ///
     /// Its queues are removed, its memory is unpinned and freed. Idempotent; unknown keys are ignored.
     pub fn exit(&self, key: ProcessKey) {
-        self.device.exit_process(key);
+        lifetime::exit(&self.processes, key);
     }
 
     /// Runs the ioctl `command` with the user pointer `arg` on behalf of the process `caller`, which is the calling one.
@@ -239,7 +249,7 @@ impl<O: Os> Kfd<O> {
         if !self.device.hw.alive() {
             return Err(Errno::ENODEV);
         }
-        ioctl::dispatch(process, command, arg)
+        ioctl::dispatch(&self.processes, process, command, arg)
     }
 
     /// Returns what an `mmap` of the KFD node at byte `offset` with `len` bytes maps. Takes no lock that is held while
@@ -280,12 +290,15 @@ impl<O: Os> Kfd<O> {
     ///
     /// `ENOENT` for a partition that there is not now, `ENODEV` after `remove`, `ENOMEM`, `EEXIST` for a file that is open.
     pub fn drm_open(&self, id: u64, partition: u32) -> Result<Arc<Client<O>>> {
-        self.device.open_file(id, partition)
+        let client = Client::new(&self.device, id, partition)?;
+        self.processes.add_file(&client)?;
+        Ok(client)
     }
 
     /// Closes a file of the render node: all that it has mapped is unmapped.
     pub fn drm_close(&self, client: &Arc<Client<O>>) {
-        self.device.close_file(client);
+        client.close();
+        self.processes.remove_file(client);
     }
 
     /// Runs an ioctl of the amdgpu driver for `client`, whose open file is `file`. `data` has the arguments and gets the
@@ -319,18 +332,18 @@ impl<O: Os> Kfd<O> {
     ///
     /// `ENOENT`.
     pub fn sysfs_read(&self, path: &str) -> Result<String> {
-        topology::read(&self.device, path)
+        topology::read(&self.processes, &self.device, path)
     }
 
     /// Returns what the process holds that acquired its address space with this file of the render node
     /// ([`DrmFile::id`](crate::os::DrmFile::id)), if there is one.
     pub fn client_memory(&self, file: u64) -> Option<ClientMemory> {
-        self.device.processes().iter().find_map(|process| process.client_memory(file))
+        self.processes.all().iter().find_map(|process| process.client_memory(file))
     }
 
     /// Returns what processes hold of the device.
     pub fn usage(&self) -> Usage {
-        usage::of(&self.device)
+        usage::of(&self.processes, &self.device)
     }
 
     /// Returns what the files of the card are made of and does not change.
@@ -375,7 +388,7 @@ impl<O: Os> Kfd<O> {
             return Err(Errno::ENOENT);
         }
         if file.shares_out() {
-            return partition::switch(device, card::written(text)?);
+            return partition::switch(&self.processes, device, card::written(text)?);
         }
         file.store(&card, text)
     }
@@ -387,6 +400,6 @@ impl<O: Os> Kfd<O> {
     ///
     /// `ENOENT`.
     pub fn sysfs_list(&self, path: &str) -> Result<Vec<String>> {
-        topology::list(&self.device, path)
+        topology::list(&self.processes, &self.device, path)
     }
 }

@@ -22,12 +22,14 @@
 
 extern crate alloc;
 
+mod acquire;
 mod aperture;
 mod asic;
 mod bo;
 pub mod card;
 mod config;
 mod criu;
+mod dbg_trap;
 mod debug;
 mod device;
 mod discovery;
@@ -35,6 +37,8 @@ mod doorbell;
 pub mod drm;
 pub mod errno;
 mod event;
+mod exceptions;
+mod fault;
 mod fence;
 mod gart;
 mod hw;
@@ -44,6 +48,7 @@ pub mod ioctl;
 mod ip_tree;
 pub mod kfd;
 mod kiq;
+mod lifetime;
 mod memory;
 mod mqd;
 mod node;
@@ -55,6 +60,7 @@ pub mod process;
 mod processes;
 mod queue;
 pub mod queue_manager;
+mod ranges;
 mod rate_limit;
 mod registers;
 mod request;
@@ -64,6 +70,7 @@ mod show;
 mod smi;
 mod space;
 mod spaces;
+mod suspend;
 mod svm;
 mod sync;
 #[cfg(test)]

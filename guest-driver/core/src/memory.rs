@@ -3,6 +3,9 @@
 pub(crate) mod dmabuf;
 mod map;
 
+pub(crate) use dmabuf::{export_dmabuf, import_dmabuf};
+pub(crate) use map::{map_memory, unmap_memory};
+
 use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -31,204 +34,202 @@ struct Notifier<O: Os> {
 impl<O: Os> Invalidate for Notifier<O> {
     fn invalidated(&self, _: &Change) {
         if let Some(process) = self.process.upgrade() {
-            process.user_memory_changed(self.bo.load(Ordering::Acquire));
+            user_memory_changed(&process, self.bo.load(Ordering::Acquire));
         }
     }
 }
 
-impl<O: Os> Process<O> {
-    /// ALLOC_MEMORY_OF_GPU.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL`, `ENODEV` without an acquired VM, `EFAULT` for user memory that is not there, `ENOMEM`.
-    pub(crate) fn alloc_memory(self: &Arc<Self>, args: &mut AllocMemoryOfGpuArgs) -> Result<()> {
-        let device = &self.device;
-        let flags = AllocFlags::from_bits_retain(args.flags);
-        if args.size == 0 {
+/// ALLOC_MEMORY_OF_GPU.
+///
+/// # Errors
+///
+/// `EINVAL`, `ENODEV` without an acquired VM, `EFAULT` for user memory that is not there, `ENOMEM`.
+pub(crate) fn alloc_memory<O: Os>(process: &Arc<Process<O>>, args: &mut AllocMemoryOfGpuArgs) -> Result<()> {
+    let device = &process.device;
+    let flags = AllocFlags::from_bits_retain(args.flags);
+    if args.size == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let size = args.size.checked_next_multiple_of(PAGE_SIZE).ok_or(Errno::EINVAL)?;
+    let user = flags.contains(AllocFlags::USERPTR).then_some(args.mmap_offset);
+    let shared = process.state.lock().svm.touches(args.va_addr, size, user);
+    if shared {
+        return Err(Errno::EADDRINUSE);
+    }
+    let node = process.nodes.named(args.gpu_id)?;
+    if size > GPUVM_LIMIT {
+        return Err(Errno::ENOMEM);
+    }
+    if !process.state.lock().spaces.has(node) {
+        return Err(Errno::ENODEV);
+    }
+    let mut notifier = None;
+    let (kind, offset) = if flags.contains(AllocFlags::VRAM) {
+        let contiguous = flags.contains(AllocFlags::CONTIGUOUS);
+        check_room(process, Room::Vram)?;
+        let charge = device.charge_vram(&process.nodes, node, size)?;
+        let memory = device.vram_alloc(size, contiguous)?.charged(charge);
+        let mut va = args.va_addr;
+        for extent in memory.extents() {
+            device.hw.os().vram_unwritten(va, extent.offset, extent.len);
+            va = va.saturating_add(extent.len);
+        }
+        (BoKind::Vram(Arc::new(memory.with_public(flags.contains(AllocFlags::PUBLIC)))), None)
+    } else if flags.contains(AllocFlags::GTT) {
+        check_room(process, Room::System)?;
+        (BoKind::System(Arc::new(SystemMemory::allocate(device, size)?)), None)
+    } else if flags.contains(AllocFlags::USERPTR) {
+        let va = args.mmap_offset;
+        if va == 0 || !va.is_multiple_of(PAGE_SIZE) {
             return Err(Errno::EINVAL);
         }
-        let size = args.size.checked_next_multiple_of(PAGE_SIZE).ok_or(Errno::EINVAL)?;
-        let user = flags.contains(AllocFlags::USERPTR).then_some(args.mmap_offset);
-        let shared = self.state.lock().svm.touches(args.va_addr, size, user);
-        if shared {
-            return Err(Errno::EADDRINUSE);
-        }
-        let node = self.nodes.named(args.gpu_id)?;
-        if size > GPUVM_LIMIT {
-            return Err(Errno::ENOMEM);
-        }
-        if !self.state.lock().spaces.has(node) {
-            return Err(Errno::ENODEV);
-        }
-        let mut notifier = None;
-        let (kind, offset) = if flags.contains(AllocFlags::VRAM) {
-            let contiguous = flags.contains(AllocFlags::CONTIGUOUS);
-            self.check_room(Room::Vram)?;
-            let charge = device.charge_vram(&self.nodes, node, size)?;
-            let memory = device.vram_alloc(size, contiguous)?.charged(charge);
-            let mut va = args.va_addr;
-            for extent in memory.extents() {
-                device.hw.os().vram_unwritten(va, extent.offset, extent.len);
-                va = va.saturating_add(extent.len);
-            }
-            (BoKind::Vram(Arc::new(memory.with_public(flags.contains(AllocFlags::PUBLIC)))), None)
-        } else if flags.contains(AllocFlags::GTT) {
-            self.check_room(Room::System)?;
-            (BoKind::System(Arc::new(SystemMemory::allocate(device, size)?)), None)
-        } else if flags.contains(AllocFlags::USERPTR) {
-            let va = args.mmap_offset;
-            if va == 0 || !va.is_multiple_of(PAGE_SIZE) {
-                return Err(Errno::EINVAL);
-            }
-            check_user_range(device.hw.os(), va, size)?;
-            let news = Arc::new(Notifier { process: Arc::downgrade(self), bo: AtomicU32::new(0) });
-            notifier = Some(news.clone());
-            device.charge_gtt(size)?;
-            let writable = flags.contains(AllocFlags::WRITABLE);
-            match device.hw.os().pin_user(self.key(), va, (size / PAGE_SIZE) as usize, writable, news) {
-                Ok(pin) => (BoKind::User(Arc::new(UserMemory { device: device.clone(), pin })), Some(va)),
-                Err(error) => {
-                    device.uncharge_gtt(size);
-                    return Err(error);
-                }
-            }
-        } else if flags.contains(AllocFlags::DOORBELL) {
-            if args.size != KFD_DOORBELL_PROCESS_SLICE {
-                return Err(Errno::EINVAL);
-            }
-            let at = OwnPlace::Doorbells(self.doorbell_offset(node));
-            (
-                BoKind::Doorbell(device.hw.os().own_bus_address(at)),
-                Some(kfd_mmap_offset(KFD_MMAP_TYPE_DOORBELL, node.gpu_id)),
-            )
-        } else if flags.contains(AllocFlags::MMIO_REMAP) {
-            if args.size != PAGE_SIZE {
-                return Err(Errno::EINVAL);
-            }
-            let at = OwnPlace::Flushes(device.hw.asic().hdp_remap);
-            (
-                BoKind::MmioRemap(device.hw.os().own_bus_address(at)),
-                Some(kfd_mmap_offset(KFD_MMAP_TYPE_MMIO, node.gpu_id)),
-            )
-        } else {
-            return Err(Errno::EINVAL);
-        };
-
-        let mut bo = Bo::new(node, kind, (args.va_addr, size), flags);
-        let mut state = self.state.lock();
-        let result = state.insert_bo(device, &mut bo);
-        let Ok((id, gem_offset)) = result else {
-            drop(state);
-            // Dropped without the lock: a pin may wait for its notifier.
-            drop(bo);
-            return result.map(|_| ());
-        };
-        state.bos.insert(id, bo);
-        if let Some(news) = notifier {
-            // A change before this is not seen: the GPU then keeps the pages that were pinned, which stay the driver's.
-            news.bo.store(id, Ordering::Release);
-        }
-        drop(state);
-        device.hw.os().memory_allocated(args.va_addr, args.size);
-        args.handle = u64::from(node.gpu_id) << 32 | u64::from(id);
-        args.mmap_offset = offset.unwrap_or(gem_offset);
-        Ok(())
-    }
-
-    /// Refuses memory where the operating system has none left on purpose.
-    fn check_room(&self, room: Room) -> Result<()> {
-        if self.device.hw.os().has_room(room, self.pasid) { Ok(()) } else { Err(Errno::ENOMEM) }
-    }
-
-    /// FREE_MEMORY_OF_GPU.
-    ///
-    /// # Errors
-    ///
-    /// `EPERM` for the signal page, `EINVAL` for a bad handle, `EBUSY` while it is mapped.
-    pub(crate) fn free_memory(&self, handle: u64) -> Result<()> {
-        let mut state = self.state.lock();
-        if state.signal_handle == Some(handle) {
-            return Err(Errno::EPERM);
-        }
-        let id = state.bo_id(&self.nodes, handle).ok_or(Errno::EINVAL)?;
-        if state.bos.get(&id).is_some_and(Bo::is_mapped) {
-            return Err(Errno::EBUSY);
-        }
-        let bo = state.bos.remove(&id);
-        drop(state);
-        if let Some(bo) = &bo {
-            self.device.hw.os().memory_freed(bo.va);
-        }
-        drop(bo);
-        Ok(())
-    }
-
-    /// The user range behind a buffer object changed: pins it again, or takes it away from the GPU.
-    ///
-    /// Pinning waits for the thread that brings the pages in, so the state is free meanwhile.
-    fn user_memory_changed(&self, id: u32) {
-        let memory = match self.state.lock().bos.get(&id).map(|bo| &bo.kind) {
-            Some(BoKind::User(memory)) => memory.clone(),
-            _ => return,
-        };
-        let renewed = match memory.pin.renew() {
-            // The process is about to be torn down. Until then its pages stay pinned, and its queues may use them.
-            Err(Errno::ESRCH) => return,
-            renewed => renewed.map(|pin| {
-                // The charge moves from the old pin to the new one.
-                self.device.gtt_used.fetch_add(pin.count() as u64 * PAGE_SIZE, Ordering::Relaxed);
-                Arc::new(UserMemory { device: self.device.clone(), pin })
-            }),
-        };
-        let unused = self.replace_user_memory(id, &memory, renewed);
-        drop((memory, unused));
-    }
-
-    /// Puts a new pin in the place of `old`, or nothing; returns the new one if there is no such place any more.
-    ///
-    /// The caller keeps `old`, so that no pin is dropped here, under the lock.
-    fn replace_user_memory(
-        &self,
-        id: u32,
-        old: &Arc<UserMemory<O>>,
-        renewed: Result<Arc<UserMemory<O>>>,
-    ) -> Option<Arc<UserMemory<O>>> {
-        let same = renewed.as_ref().is_ok_and(|new| {
-            new.pin.count() == old.pin.count()
-                && (0..new.pin.count()).all(|page| new.pin.bus(page) == old.pin.bus(page))
-        });
-        let mut state = self.state.lock();
-        let State { spaces, bos, mapped, .. } = &mut *state;
-        let Some(bo) = bos.get_mut(&id) else { return renewed.ok() };
-        if !matches!(&bo.kind, BoKind::User(memory) if Arc::ptr_eq(memory, old)) {
-            // It was freed, and the id may be another one's.
-            return renewed.ok();
-        }
-        if !same && bo.unmap_everywhere(spaces).is_err() {
-            // The device may still use the old pages: they are left to it.
-            core::mem::forget(old.clone());
-        }
-        match renewed {
-            Ok(new) => {
-                bo.kind = BoKind::User(new);
-                if !same && bo.map_everywhere(spaces).is_err() {
-                    let _ = bo.unmap_everywhere(spaces);
-                }
-            }
+        check_user_range(device.hw.os(), va, size)?;
+        let news = Arc::new(Notifier { process: Arc::downgrade(process), bo: AtomicU32::new(0) });
+        notifier = Some(news.clone());
+        device.charge_gtt(size)?;
+        let writable = flags.contains(AllocFlags::WRITABLE);
+        match device.hw.os().pin_user(process.key(), va, (size / PAGE_SIZE) as usize, writable, news) {
+            Ok(pin) => (BoKind::User(Arc::new(UserMemory { device: device.clone(), pin })), Some(va)),
             Err(error) => {
-                for (space, _) in spaces.each().filter(|(_, nodes)| bo.mapped_on & nodes != 0) {
-                    Space::release(&mut space.lock(), bo.va);
-                }
-                bo.mapped_on = 0;
-                mapped.retain(|_, other| *other != id);
-                let line = format_args!(
-                    "pasid {}: user memory at {:#x} is gone ({error}), unmapped from the GPU",
-                    self.pasid, bo.va
-                );
-                self.device.limits.user_memory.log(&self.device.hw, LogLevel::Warn, line);
+                device.uncharge_gtt(size);
+                return Err(error);
             }
         }
-        None
+    } else if flags.contains(AllocFlags::DOORBELL) {
+        if args.size != KFD_DOORBELL_PROCESS_SLICE {
+            return Err(Errno::EINVAL);
+        }
+        let at = OwnPlace::Doorbells(process.doorbell_offset(node));
+        (
+            BoKind::Doorbell(device.hw.os().own_bus_address(at)),
+            Some(kfd_mmap_offset(KFD_MMAP_TYPE_DOORBELL, node.gpu_id)),
+        )
+    } else if flags.contains(AllocFlags::MMIO_REMAP) {
+        if args.size != PAGE_SIZE {
+            return Err(Errno::EINVAL);
+        }
+        let at = OwnPlace::Flushes(device.hw.asic().hdp_remap);
+        (
+            BoKind::MmioRemap(device.hw.os().own_bus_address(at)),
+            Some(kfd_mmap_offset(KFD_MMAP_TYPE_MMIO, node.gpu_id)),
+        )
+    } else {
+        return Err(Errno::EINVAL);
+    };
+
+    let mut bo = Bo::new(node, kind, (args.va_addr, size), flags);
+    let mut state = process.state.lock();
+    let result = state.insert_bo(device, &mut bo);
+    let Ok((id, gem_offset)) = result else {
+        drop(state);
+        // Dropped without the lock: a pin may wait for its notifier.
+        drop(bo);
+        return result.map(|_| ());
+    };
+    state.bos.insert(id, bo);
+    if let Some(news) = notifier {
+        // A change before this is not seen: the GPU then keeps the pages that were pinned, which stay the driver's.
+        news.bo.store(id, Ordering::Release);
     }
+    drop(state);
+    device.hw.os().memory_allocated(args.va_addr, args.size);
+    args.handle = u64::from(node.gpu_id) << 32 | u64::from(id);
+    args.mmap_offset = offset.unwrap_or(gem_offset);
+    Ok(())
+}
+
+/// Refuses memory where the operating system has none left on purpose.
+fn check_room<O: Os>(process: &Process<O>, room: Room) -> Result<()> {
+    if process.device.hw.os().has_room(room, process.pasid) { Ok(()) } else { Err(Errno::ENOMEM) }
+}
+
+/// FREE_MEMORY_OF_GPU.
+///
+/// # Errors
+///
+/// `EPERM` for the signal page, `EINVAL` for a bad handle, `EBUSY` while it is mapped.
+pub(crate) fn free_memory<O: Os>(process: &Process<O>, handle: u64) -> Result<()> {
+    let mut state = process.state.lock();
+    if state.signal_handle == Some(handle) {
+        return Err(Errno::EPERM);
+    }
+    let id = state.bo_id(&process.nodes, handle).ok_or(Errno::EINVAL)?;
+    if state.bos.get(&id).is_some_and(Bo::is_mapped) {
+        return Err(Errno::EBUSY);
+    }
+    let bo = state.bos.remove(&id);
+    drop(state);
+    if let Some(bo) = &bo {
+        process.device.hw.os().memory_freed(bo.va);
+    }
+    drop(bo);
+    Ok(())
+}
+
+/// The user range behind a buffer object changed: pins it again, or takes it away from the GPU.
+///
+/// Pinning waits for the thread that brings the pages in, so the state is free meanwhile.
+fn user_memory_changed<O: Os>(process: &Process<O>, id: u32) {
+    let memory = match process.state.lock().bos.get(&id).map(|bo| &bo.kind) {
+        Some(BoKind::User(memory)) => memory.clone(),
+        _ => return,
+    };
+    let renewed = match memory.pin.renew() {
+        // The process is about to be torn down. Until then its pages stay pinned, and its queues may use them.
+        Err(Errno::ESRCH) => return,
+        renewed => renewed.map(|pin| {
+            // The charge moves from the old pin to the new one.
+            process.device.gtt_used.fetch_add(pin.count() as u64 * PAGE_SIZE, Ordering::Relaxed);
+            Arc::new(UserMemory { device: process.device.clone(), pin })
+        }),
+    };
+    let unused = replace_user_memory(process, id, &memory, renewed);
+    drop((memory, unused));
+}
+
+/// Puts a new pin in the place of `old`, or nothing; returns the new one if there is no such place any more.
+///
+/// The caller keeps `old`, so that no pin is dropped here, under the lock.
+fn replace_user_memory<O: Os>(
+    process: &Process<O>,
+    id: u32,
+    old: &Arc<UserMemory<O>>,
+    renewed: Result<Arc<UserMemory<O>>>,
+) -> Option<Arc<UserMemory<O>>> {
+    let same = renewed.as_ref().is_ok_and(|new| {
+        new.pin.count() == old.pin.count()
+            && (0..new.pin.count()).all(|page| new.pin.bus(page) == old.pin.bus(page))
+    });
+    let mut state = process.state.lock();
+    let State { spaces, bos, mapped, .. } = &mut *state;
+    let Some(bo) = bos.get_mut(&id) else { return renewed.ok() };
+    if !matches!(&bo.kind, BoKind::User(memory) if Arc::ptr_eq(memory, old)) {
+        // It was freed, and the id may be another one's.
+        return renewed.ok();
+    }
+    if !same && bo.unmap_everywhere(spaces).is_err() {
+        // The device may still use the old pages: they are left to it.
+        core::mem::forget(old.clone());
+    }
+    match renewed {
+        Ok(new) => {
+            bo.kind = BoKind::User(new);
+            if !same && bo.map_everywhere(spaces).is_err() {
+                let _ = bo.unmap_everywhere(spaces);
+            }
+        }
+        Err(error) => {
+            for (space, _) in spaces.each().filter(|(_, nodes)| bo.mapped_on & nodes != 0) {
+                Space::release(&mut space.lock(), bo.va);
+            }
+            bo.mapped_on = 0;
+            mapped.retain(|_, other| *other != id);
+            let line = format_args!(
+                "pasid {}: user memory at {:#x} is gone ({error}), unmapped from the GPU",
+                process.pasid, bo.va
+            );
+            process.device.limits.user_memory.log(&process.device.hw, LogLevel::Warn, line);
+        }
+    }
+    None
 }

@@ -2,7 +2,7 @@
 
 mod user;
 
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::any::Any;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,6 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use belfry_abi::kfd::drm::{AMDGPU_GEM_DOMAIN_GTT, AMDGPU_GEM_DOMAIN_VRAM, GemCreateFlags, GemCreateIn};
 
 use crate::device::Device;
-use crate::drm::Client;
 use crate::errno::{Errno, Result};
 use crate::fence::{Dependency, Fence};
 use crate::gart::quad;
@@ -20,7 +19,7 @@ use crate::os::{
 use crate::sync::Mutex;
 use crate::vram::VramMemory;
 
-pub(crate) use user::{UserArgs, UserRange};
+pub(crate) use user::{Holder, UserArgs, UserRange};
 
 /// System memory of the driver's own behind a buffer object.
 pub(crate) struct SystemMemory<O: Os> {
@@ -152,15 +151,16 @@ impl<O: Os> Object<O> {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn of_user(client: &Arc<Client<O>>, args: UserArgs) -> Result<Arc<Self>> {
+    pub(crate) fn of_user(client: &Arc<impl Holder<O> + 'static>, args: UserArgs) -> Result<Arc<Self>> {
         let os = client.device().hw.os();
+        let holder: Weak<dyn Holder<O>> = Arc::downgrade(client) as _;
         let (size, domains) = (args.count as u64 * PAGE_SIZE, AMDGPU_GEM_DOMAIN_GTT);
         let created = GemCreateIn { bo_size: size, alignment: PAGE_SIZE, domains, domain_flags: 0 };
         let metadata = Mutex::new(os, LockRank::Object, Attached::Own(Metadata::default()))?;
         let users = Mutex::new(os, LockRank::Object, Vec::new())?;
         let pinned = Mutex::new(os, LockRank::Object, None)?;
         Ok(Arc::new_cyclic(|object| Self {
-            memory: Memory::User(UserRange::new(client, args, pinned, object.clone())),
+            memory: Memory::User(UserRange::new(holder.clone(), args, pinned, object.clone())),
             created,
             placement: AtomicU64::new(domains),
             metadata,

@@ -9,6 +9,7 @@ use crate::errno::{Errno, Result};
 use crate::hw::log;
 use crate::node::Nodes;
 use crate::os::Os;
+use crate::processes::Processes;
 use crate::scheduler;
 use crate::xcp_tree::mode_named;
 
@@ -20,7 +21,7 @@ use crate::xcp_tree::mode_named;
 /// `EINVAL` for a mode that there is not or that these cores do not have, and on chips that are not shared out; `EBUSY` while a
 /// process has the KFD node open or a file of the render node has had work; `ENODEV` after removal, `EIO` for a device beyond
 /// repair, `ENOMEM`, `ETIME` when the scheduler does not start, after which the device was reset.
-pub(crate) fn switch<O: Os>(device: &Device<O>, text: &str) -> Result<()> {
+pub(crate) fn switch<O: Os>(processes: &Processes<O>, device: &Device<O>, text: &str) -> Result<()> {
     let xccs = device.config.xccs.max(1);
     // An odd number cannot be shared out, says Linux, and looks no further.
     if !device.hw.asic().partitions || !xccs.is_multiple_of(2) {
@@ -31,9 +32,9 @@ pub(crate) fn switch<O: Os>(device: &Device<O>, text: &str) -> Result<()> {
     if mode == device.nodes().mode() {
         return Ok(());
     }
-    device.lock_out()?;
+    processes.lock_out()?;
     let result = share_out(device, &nodes);
-    device.let_in();
+    processes.let_in();
     result.inspect_err(|error| log!(device.hw, Error, "the GPU is not {mode} ({error})"))?;
     log!(device.hw, Info, "the GPU is {mode} now, {} nodes", nodes.count());
     device.hw.os().topology_changed();

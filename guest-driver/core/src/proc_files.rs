@@ -9,11 +9,11 @@ use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::node::Node;
 use crate::os::{Clock, Os};
 use crate::process::Process;
+use crate::processes::Processes;
 
 /// A process, and a path below its directory.
 type Place<'a, O> = (Arc<Process<O>>, Vec<&'a str>);
@@ -21,95 +21,91 @@ type Place<'a, O> = (Arc<Process<O>>, Vec<&'a str>);
 /// In front of the processes' paths.
 const ROOT: &str = "proc/";
 
-impl<O: Os> Process<O> {
-    fn proc_file(&self, path: &[&str]) -> Result<String> {
-        match *path {
-            ["pasid"] => Ok(format!("{}\n", self.pasid)),
-            [name] if let Some(node) = self.node_after(name, "vram_") => {
-                Ok(format!("{}\n", self.held_on(node).vram))
-            }
-            // What an engine has worked for a queue is counted by its firmware, and Belfry's does not.
-            [name] if self.node_after(name, "sdma_").is_some() => Ok("0\n".to_string()),
-            [folder, "evicted_ms"] if self.node_after(folder, "stats_").is_some() => {
-                let now = self.device.hw.os().clock_ns(Clock::Monotonic);
-                Ok(format!("{}\n", self.state.lock().evicted_ns(now) / 1_000_000))
-            }
-            // There are no retry faults, and pages stay in system memory.
-            [folder, "faults" | "page_in" | "page_out"] if self.node_after(folder, "counters_").is_some() => {
-                Ok("0\n".to_string())
-            }
-            // For the operating system: the queues there are, one in a line.
-            ["queues"] => {
-                Ok(self.state.lock().queues.keys().map(|id| format!("{id}\n")).collect::<Vec<_>>().concat())
-            }
-            ["queues", id, file] => self.queue_file(id, file),
-            _ => Err(Errno::ENOENT),
+fn proc_file<O: Os>(process: &Process<O>, path: &[&str]) -> Result<String> {
+    match *path {
+        ["pasid"] => Ok(format!("{}\n", process.pasid)),
+        [name] if let Some(node) = node_after(process, name, "vram_") => {
+            Ok(format!("{}\n", process.held_on(node).vram))
         }
-    }
-
-    /// The node whose id follows the beginning of a name.
-    fn node_after(&self, name: &str, start: &str) -> Option<&Node> {
-        let id = name.strip_prefix(start)?;
-        self.nodes.iter().find(|node| id == node.gpu_id.to_string())
-    }
-
-    /// These have no end of line in Linux, either.
-    fn queue_file(&self, id: &str, file: &str) -> Result<String> {
-        let id: u32 = id.parse().map_err(|_| Errno::ENOENT)?;
-        let state = self.state.lock();
-        let queue = state.queues.get(&id).ok_or(Errno::ENOENT)?;
-        match file {
-            "gpuid" => Ok(self.nodes.get(queue.node).gpu_id.to_string()),
-            "size" => Ok(queue.ring_size.to_string()),
-            "type" => Ok(queue.user.sysfs_type.to_string()),
-            _ => Err(Errno::ENOENT),
+        // What an engine has worked for a queue is counted by its firmware, and Belfry's does not.
+        [name] if node_after(process, name, "sdma_").is_some() => Ok("0\n".to_string()),
+        [folder, "evicted_ms"] if node_after(process, folder, "stats_").is_some() => {
+            let now = process.device.hw.os().clock_ns(Clock::Monotonic);
+            Ok(format!("{}\n", process.state.lock().evicted_ns(now) / 1_000_000))
         }
-    }
-
-    fn proc_folder(&self, path: &[&str]) -> Result<Vec<String>> {
-        let strings = |names: &[&str]| names.iter().map(|name| (*name).to_string()).collect::<Vec<_>>();
-        match *path {
-            [] => {
-                let mut entries = strings(&["pasid", "queues/"]);
-                for gpu in self.nodes.iter().map(|node| node.gpu_id) {
-                    entries.extend([format!("vram_{gpu}"), format!("sdma_{gpu}"), format!("stats_{gpu}/")]);
-                    entries.extend(self.device.hw.os().has_svm().then(|| format!("counters_{gpu}/")));
-                }
-                Ok(entries)
-            }
-            [folder] if self.node_after(folder, "stats_").is_some() => Ok(strings(&["evicted_ms"])),
-            [folder] if self.node_after(folder, "counters_").is_some() => {
-                Ok(strings(&["faults", "page_in", "page_out"]))
-            }
-            // They come and go: the operating system adds their directories as they do.
-            ["queues"] => Ok(Vec::new()),
-            ["queues", id] => {
-                self.queue_file(id, "type")?;
-                Ok(strings(&["gpuid", "size", "type"]))
-            }
-            _ => Err(Errno::ENOENT),
+        // There are no retry faults, and pages stay in system memory.
+        [folder, "faults" | "page_in" | "page_out"] if node_after(process, folder, "counters_").is_some() => {
+            Ok("0\n".to_string())
         }
+        // For the operating system: the queues there are, one in a line.
+        ["queues"] => {
+            Ok(process.state.lock().queues.keys().map(|id| format!("{id}\n")).collect::<Vec<_>>().concat())
+        }
+        ["queues", id, file] => queue_file(process, id, file),
+        _ => Err(Errno::ENOENT),
     }
 }
 
-impl<O: Os> Device<O> {
-    /// The process that a path leads to, and the rest of the path.
-    fn proc_of<'a>(&self, path: &'a str) -> Option<Result<Place<'a, O>>> {
-        let mut parts = path.strip_prefix(ROOT)?.split('/').filter(|part| !part.is_empty());
-        let id = parts.next().and_then(|id| id.parse().ok());
-        let process = id.and_then(|id| self.process(id)).ok_or(Errno::ENOENT);
-        Some(process.map(|process| (process, parts.collect())))
-    }
+/// The node whose id follows the beginning of a name.
+fn node_after<'a, O: Os>(process: &'a Process<O>, name: &str, start: &str) -> Option<&'a Node> {
+    let id = name.strip_prefix(start)?;
+    process.nodes.iter().find(|node| id == node.gpu_id.to_string())
+}
 
-    /// Returns the text of a file below `proc/`; nothing for another path.
-    pub(crate) fn proc_read(&self, path: &str) -> Option<Result<String>> {
-        Some(self.proc_of(path)?.and_then(|(process, path)| process.proc_file(&path)))
+/// These have no end of line in Linux, either.
+fn queue_file<O: Os>(process: &Process<O>, id: &str, file: &str) -> Result<String> {
+    let id: u32 = id.parse().map_err(|_| Errno::ENOENT)?;
+    let state = process.state.lock();
+    let queue = state.queues.get(&id).ok_or(Errno::ENOENT)?;
+    match file {
+        "gpuid" => Ok(process.nodes.get(queue.node).gpu_id.to_string()),
+        "size" => Ok(queue.ring_size.to_string()),
+        "type" => Ok(queue.user.sysfs_type.to_string()),
+        _ => Err(Errno::ENOENT),
     }
+}
 
-    /// Lists a directory below `proc/`; nothing for another path.
-    pub(crate) fn proc_list(&self, path: &str) -> Option<Result<Vec<String>>> {
-        Some(self.proc_of(path)?.and_then(|(process, path)| process.proc_folder(&path)))
+fn proc_folder<O: Os>(process: &Process<O>, path: &[&str]) -> Result<Vec<String>> {
+    let strings = |names: &[&str]| names.iter().map(|name| (*name).to_string()).collect::<Vec<_>>();
+    match *path {
+        [] => {
+            let mut entries = strings(&["pasid", "queues/"]);
+            for gpu in process.nodes.iter().map(|node| node.gpu_id) {
+                entries.extend([format!("vram_{gpu}"), format!("sdma_{gpu}"), format!("stats_{gpu}/")]);
+                entries.extend(process.device.hw.os().has_svm().then(|| format!("counters_{gpu}/")));
+            }
+            Ok(entries)
+        }
+        [folder] if node_after(process, folder, "stats_").is_some() => Ok(strings(&["evicted_ms"])),
+        [folder] if node_after(process, folder, "counters_").is_some() => {
+            Ok(strings(&["faults", "page_in", "page_out"]))
+        }
+        // They come and go: the operating system adds their directories as they do.
+        ["queues"] => Ok(Vec::new()),
+        ["queues", id] => {
+            queue_file(process, id, "type")?;
+            Ok(strings(&["gpuid", "size", "type"]))
+        }
+        _ => Err(Errno::ENOENT),
     }
+}
+
+/// The process that a path leads to, and the rest of the path.
+fn proc_of<'a, O: Os>(processes: &Processes<O>, path: &'a str) -> Option<Result<Place<'a, O>>> {
+    let mut parts = path.strip_prefix(ROOT)?.split('/').filter(|part| !part.is_empty());
+    let id = parts.next().and_then(|id| id.parse().ok());
+    let process = id.and_then(|id| processes.get(id)).ok_or(Errno::ENOENT);
+    Some(process.map(|process| (process, parts.collect())))
+}
+
+/// Returns the text of a file below `proc/`; nothing for another path.
+pub(crate) fn read<O: Os>(processes: &Processes<O>, path: &str) -> Option<Result<String>> {
+    Some(proc_of(processes, path)?.and_then(|(process, path)| proc_file(&process, &path)))
+}
+
+/// Lists a directory below `proc/`; nothing for another path.
+pub(crate) fn list<O: Os>(processes: &Processes<O>, path: &str) -> Option<Result<Vec<String>>> {
+    Some(proc_of(processes, path)?.and_then(|(process, path)| proc_folder(&process, &path)))
 }
 
 #[cfg(test)]

@@ -10,23 +10,24 @@ use belfry_abi::kfd::event::{
     HwExceptionData, KFD_HW_EXCEPTION_GPU_HANG, KFD_HW_EXCEPTION_WHOLE_GPU_RESET, MemoryExceptionData,
 };
 use belfry_abi::kfd::mmap::KFD_DOORBELL_PROCESS_SLICE;
-use belfry_abi::kfd::smi::EventKind;
 
 use crate::bo::{Bo, BoKind};
-use crate::debug::{Debug, Session};
 use crate::device::Device;
 use crate::doorbell::Doorbells;
 use crate::errno::{Errno, Result};
 use crate::event::Events;
+use crate::exceptions::{Debug, Session};
 use crate::gart::KernelBuffer;
-use crate::hw::log;
 use crate::node::{Node, Nodes};
-use crate::os::{LockRank, LogLevel, Os, ProcessKey, Task, Work, WorkItem};
+use crate::os::{LockRank, LogLevel, Os, ProcessKey, Task, WorkItem};
 use crate::queue::Queue;
+use crate::ranges::{Svm, Wanted};
 use crate::show::Few;
 use crate::spaces::Spaces;
-use crate::svm::{RestoreWork, RetryWork, Svm, Wanted};
 use crate::sync::{Lendable, Mutex, Owner};
+
+/// Pages that are wanted and not looked at yet: the device tells again of those that are too many.
+const WANTED: usize = 256;
 
 /// A process that opened the KFD node.
 pub struct Process<O: Os> {
@@ -38,13 +39,13 @@ pub struct Process<O: Os> {
     /// The device's nodes, which stay as they are while there are processes.
     pub(crate) nodes: Arc<Nodes>,
     /// Its doorbells, by node.
-    slices: Vec<u32>,
+    pub(crate) slices: Vec<u32>,
     /// The device's epoch when the process was made: after a recovery its queues are gone for good.
     pub(crate) epoch: u64,
     pub(crate) events: Events<O>,
     pub(crate) state: Lendable<O, State<O>>,
     /// A memory fault that is not settled yet.
-    fault: Mutex<O, Option<MemoryExceptionData>>,
+    pub(crate) fault: Mutex<O, Option<MemoryExceptionData>>,
     /// Pages that waves wait for and that nobody has looked at yet.
     pub(crate) retries: Mutex<O, Vec<Wanted>>,
     pub(crate) retry_work: O::WorkItem,
@@ -53,18 +54,16 @@ pub struct Process<O: Os> {
     pub(crate) svm_work: O::WorkItem,
 }
 
-/// Looks after a process's memory fault, away from the interrupt thread (amdkfd: `interrupt_wq`).
-struct FaultWork<O: Os> {
-    device: Arc<Device<O>>,
-    pasid: u16,
-}
-
-impl<O: Os> Work for FaultWork<O> {
-    fn run(&self) {
-        if let Some(process) = self.device.process(self.pasid) {
-            process.settle_fault();
-        }
-    }
+/// Work for a process that is done away from whoever finds that it is needed (amdkfd: `interrupt_wq`).
+pub(crate) struct Works<O: Os> {
+    /// Looks after a memory fault.
+    pub(crate) fault: O::WorkItem,
+    /// Gives waves the pages that they wait for.
+    pub(crate) retry: O::WorkItem,
+    /// Maps shared virtual memory anew.
+    pub(crate) restore: O::WorkItem,
+    /// Tells debugger and runtime of exceptions.
+    pub(crate) tell: O::WorkItem,
 }
 
 /// What the process has on the GPU. It waits for the process's locks, which are held over requests to the device.
@@ -202,6 +201,7 @@ impl<O: Os> Process<O> {
         key: ProcessKey,
         pasid: u16,
         slices: Vec<u32>,
+        works: Works<O>,
     ) -> Result<Arc<Self>> {
         let os = device.hw.os();
         let state =
@@ -218,10 +218,10 @@ impl<O: Os> Process<O> {
             state,
             fault: Mutex::new(os, LockRank::PendingFault, None)?,
             retries: Mutex::new(os, LockRank::PendingFault, Vec::new())?,
-            fault_work: os.work_new(Arc::new(FaultWork { device: device.clone(), pasid }))?,
-            debug: Debug::new(device, pasid)?,
-            retry_work: os.work_new(Arc::new(RetryWork { device: device.clone(), pasid }))?,
-            svm_work: os.work_new(Arc::new(RestoreWork { device: device.clone(), pasid }))?,
+            fault_work: works.fault,
+            debug: Debug::new(os, works.tell)?,
+            retry_work: works.retry,
+            svm_work: works.restore,
         }))
     }
 
@@ -306,15 +306,22 @@ impl<O: Os> Process<O> {
         self.fault_work.queue();
     }
 
-    /// Stops the queues of a process that had a memory fault, and tells it then.
-    fn settle_fault(&self) {
-        let Some(data) = self.fault.lock().take() else { return };
-        let task = self.state.lock().task;
-        if let Some(task) = task.filter(|_| !poison::is_poison(&data)) {
-            self.device.smi.fault(&task);
+    /// Recovers the device if `error` says that the scheduler hangs.
+    pub(crate) fn recover_after(&self, error: Errno) {
+        self.device.recover_after(self.epoch, Err(error));
+    }
+
+    /// A wave waits for a page, of which the filter told by this entry. Whether the page is going to be looked at, after which the
+    /// entry is given back.
+    pub(crate) fn page_wanted(&self, node: &Node, va: u64, told: u32) -> bool {
+        let mut wanted = self.retries.lock();
+        let room = wanted.len() < WANTED && wanted.try_reserve(1).is_ok();
+        if room {
+            wanted.push(Wanted { va, told, node: node.number });
         }
-        self.evict();
-        self.tell_fault(data);
+        drop(wanted);
+        self.retry_work.queue();
+        room
     }
 
     /// The device was reset under this process.
@@ -326,59 +333,17 @@ impl<O: Os> Process<O> {
             gpu_id: u32::from(self.nodes.first().gpu_id),
         });
     }
+}
 
-    /// Takes everything off the device and gives it back; idempotent.
-    ///
-    /// Queues stop first, then translations go, then memory: pages are unpinned and buffer objects freed only when the
-    /// device has said that it uses none of them.
-    pub(crate) fn tear_down(&self) {
-        self.stop_debugging();
-        self.debug.detach();
-        let (queues, bos, spaces, context, task, svm);
-        {
-            let mut state = self.state.lock();
-            if state.phase == Phase::Dead {
-                return;
-            }
-            state.phase = Phase::Dead;
-            queues = self.remove_all_queues(&mut state);
-            bos = core::mem::take(&mut state.bos);
-            state.mapped.clear();
-            let none = Spaces::new(self.slices.len());
-            spaces = core::mem::replace(&mut state.spaces, none);
-            self.end_debugging(&mut state);
-            context = state.context.take();
-            task = state.task.take();
-            svm = core::mem::replace(&mut state.svm, Svm::new(self.device.config.vram_size));
-        }
-        self.device.uncharge_gtt(svm.charged);
-        for bo in bos.values() {
-            self.device.hw.os().memory_freed(bo.va);
-        }
-        drop(queues);
-        let _ = self.device.flush_gart();
-        // Translations go before the memory; a device that does not answer even to this keeps its memory.
-        let flushed = self.leave_spaces(&spaces, &bos, &svm) && !self.device.wedged();
-        self.events.shut_down();
-        if flushed || !self.device.hw.alive() {
-            drop((bos, svm, spaces, context));
-        } else {
-            log!(
-                self.device.hw,
-                Error,
-                "pasid {}: memory is left to a device that does not answer",
-                self.pasid
-            );
-            core::mem::forget((bos, svm, context));
-            spaces.leave();
-        }
-        if let Some(task) = task {
-            self.device.smi.process(EventKind::ProcessEnd, &task);
+/// Gives the retry filter its entries back: no one will look at these pages.
+impl<O: Os> Drop for Process<O> {
+    fn drop(&mut self) {
+        for wanted in core::mem::take(&mut *self.retries.lock()) {
+            self.device.retried(wanted.told);
         }
     }
 }
 
-mod acquire;
 mod objects;
 mod poison;
 

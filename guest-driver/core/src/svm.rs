@@ -10,109 +10,30 @@
 //! millisecond later, and the queues go on. Where the operating system waits for the driver with the change
 //! ([`Change::held`]), the GPU has lost the pages when it goes on, whatever runs on it.
 
-mod attributes;
-mod mapped;
 mod migrate;
-mod ranges;
 mod restore;
 mod retry;
 
+pub(crate) use migrate::{make_room, touched, touched_end};
+pub(crate) use restore::{RESTORE_DELAY_US, restore};
+pub(crate) use retry::{give_pages, set_xnack_mode};
+
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
-use belfry_abi::kfd::svm::{
-    KFD_IOCTL_SVM_FLAG_GPU_ALWAYS_MAPPED, KFD_IOCTL_SVM_OP_GET_ATTR, KFD_IOCTL_SVM_OP_SET_ATTR, SvmArgs,
-    SvmAttribute,
-};
-use core::fmt;
+use belfry_abi::kfd::svm::{KFD_IOCTL_SVM_OP_GET_ATTR, KFD_IOCTL_SVM_OP_SET_ATTR, SvmArgs, SvmAttribute};
 use core::ops::Range;
 
 use crate::asic::PageRights;
 use crate::errno::{Errno, Result};
-use crate::node::Node;
 use crate::os::{Change, Invalidate, Os, PAGE_SIZE, UserArea, UserMirror as _, UserPage, check_user_range};
 use crate::process::{Phase, Process, State};
+use crate::ranges::{self, MAX_RANGES, Mirrored, Part};
 use crate::space::Space;
 use crate::trap_handler::TrapHandler;
 use crate::vm::Vm;
-use mapped::{Mapped, Mirrored, Part};
-use ranges::{MAX_RANGES, Ranges};
-pub(crate) use restore::RestoreWork;
-pub(crate) use retry::{RetryWork, Wanted};
 
-/// New ranges are as large as this part of VRAM (`svm_range_set_max_pages`), within these bounds in bytes.
-const PIECES_OF_VRAM: u64 = 32;
-const PIECE: Range<u64> = 2 << 20..1 << 30;
 /// How often pages that change while they are mirrored are mirrored again.
 const TRIES: u32 = 100;
-
-/// What a process has of it.
-pub(crate) struct Svm<O: Os> {
-    pub(crate) ranges: Ranges,
-    pub(crate) mapped: Mapped<O>,
-    /// Who hears when memory of ranges goes that is not mapped: mirrors of no pages.
-    watched: Mapped<O>,
-    /// The queues are off the scheduler until everything stale is mapped anew.
-    pub(crate) quiesced: bool,
-    /// How often in a row memory could not be mapped anew.
-    failures: u32,
-    /// How often the memory has changed.
-    changes: u32,
-    /// Bytes of ranges, charged like system memory.
-    pub(crate) charged: u64,
-    /// What was unmapped, and could not be dropped where that was told.
-    gone: Vec<(u64, Part<O>)>,
-}
-
-impl<O: Os> fmt::Debug for Svm<O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Svm")
-            .field("ranges", &format_args!("{} of {} bytes", self.ranges.len(), self.charged))
-            .field("stale", &format_args!("{:x?}", self.mapped.stale()))
-            .field("quiesced", &self.quiesced)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<O: Os> Svm<O> {
-    pub(crate) fn new(vram: u64) -> Self {
-        let part = (vram / PIECES_OF_VRAM).clamp(PIECE.start, PIECE.end);
-        let piece = 1 << part.ilog2();
-        Self {
-            ranges: Ranges::new(piece),
-            mapped: Mapped::new(),
-            watched: Mapped::new(),
-            quiesced: false,
-            failures: 0,
-            changes: 0,
-            charged: 0,
-            gone: Vec::new(),
-        }
-    }
-
-    /// Ranges that a node may access and that are mapped.
-    pub(crate) fn ranges_of(&self, node: &Node) -> Vec<Range<u64>> {
-        let of_it =
-            self.ranges.iter().filter(|(_, one)| one.mapped && one.attributes.access.of_any(node.bit()));
-        of_it.map(|(start, one)| start..one.end).collect()
-    }
-
-    /// Whether a range touches shared virtual memory at an address of the GPU or of the program.
-    pub(crate) fn touches(&self, va: u64, size: u64, user: Option<u64>) -> bool {
-        let one = |start: u64| self.ranges.touches(&(start..start.saturating_add(size)));
-        one(va) || user.is_some_and(one)
-    }
-
-    /// Whether queues may rely on a range: it is mapped and stays so (`kfd_queue_buffer_svm_get`).
-    pub(crate) fn serves_queues(&self, node: &Node, va: u64, size: u64) -> bool {
-        let range = va..va.saturating_add(size);
-        size > 0
-            && self.ranges.all(&range, |one| {
-                one.mapped
-                    && one.attributes.access.of_any(node.bit())
-                    && one.attributes.flags & KFD_IOCTL_SVM_FLAG_GPU_ALWAYS_MAPPED != 0
-            })
-    }
-}
 
 /// Hears of changes to the memory of one mirror.
 struct Notifier<O: Os> {
@@ -122,281 +43,281 @@ struct Notifier<O: Os> {
 impl<O: Os> Invalidate for Notifier<O> {
     fn invalidated(&self, change: &Change) {
         if let Some(process) = self.process.upgrade() {
-            process.svm_changed(change);
+            restore::changed(&process, change);
         }
     }
 }
 
-impl<O: Os> Process<O> {
-    /// SVM: sets attributes of a range, or answers for it in `list`.
-    ///
-    /// # Errors
-    ///
-    /// `EPERM` where the operating system has no such memory, `EINVAL` for a range that is empty or not of whole pages, an
-    /// unknown operation and what [`attributes::check`] refuses, `EFAULT` where nothing is mapped, `EADDRINUSE` where a
-    /// buffer object is, `ENOMEM`.
-    pub(crate) fn svm(self: &Arc<Self>, args: &SvmArgs, list: &mut [SvmAttribute]) -> Result<()> {
-        if !self.device.hw.os().has_svm() {
-            return Err(Errno::EPERM);
+/// SVM: sets attributes of a range, or answers for it in `list`.
+///
+/// # Errors
+///
+/// `EPERM` where the operating system has no such memory, `EINVAL` for a range that is empty or not of whole pages, an
+/// unknown operation and what [`ranges::check`] refuses, `EFAULT` where nothing is mapped, `EADDRINUSE` where a
+/// buffer object is, `ENOMEM`.
+pub(crate) fn change<O: Os>(
+    process: &Arc<Process<O>>,
+    args: &SvmArgs,
+    list: &mut [SvmAttribute],
+) -> Result<()> {
+    if !process.device.hw.os().has_svm() {
+        return Err(Errno::EPERM);
+    }
+    let aligned = |value: u64| value != 0 && value.is_multiple_of(PAGE_SIZE);
+    if !aligned(args.start_addr) || !aligned(args.size) {
+        return Err(Errno::EINVAL);
+    }
+    match args.op {
+        KFD_IOCTL_SVM_OP_SET_ATTR => {
+            let mut resolved = list.to_vec();
+            ranges::check(&process.nodes, &mut resolved)?;
+            set(process, args, &resolved)
         }
-        let aligned = |value: u64| value != 0 && value.is_multiple_of(PAGE_SIZE);
-        if !aligned(args.start_addr) || !aligned(args.size) {
+        KFD_IOCTL_SVM_OP_GET_ATTR => {
+            let range = memory(process, args)?;
+            get(process, &range, list)
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// The range, which is memory of the program through and through (`svm_range_is_valid`).
+fn memory<O: Os>(process: &Process<O>, args: &SvmArgs) -> Result<Range<u64>> {
+    let os = process.device.hw.os();
+    check_user_range(os, args.start_addr, args.size)?;
+    let range = args.start_addr..args.start_addr + args.size;
+    let mut at = range.start;
+    while at < range.end {
+        at = os.user_area(process.key(), at)?.ok_or(Errno::EFAULT)?.end.max(at + PAGE_SIZE);
+    }
+    let state = process.state.borrow();
+    let taken = |space: &Arc<Space<O>>| space.lock().has_objects(range.start, args.size);
+    if state.spaces.each().any(|(space, _)| taken(space))
+        || TrapHandler::<O>::overlaps(range.start, args.size)
+    {
+        return Err(Errno::EADDRINUSE);
+    }
+    Ok(range)
+}
+
+fn get<O: Os>(process: &Process<O>, range: &Range<u64>, list: &mut [SvmAttribute]) -> Result<()> {
+    ranges::check_question(list)?;
+    let common = process.state.borrow().svm.ranges.common(range);
+    list.iter_mut().try_for_each(|attribute| common.answer(&process.nodes, attribute))
+}
+
+fn set<O: Os>(process: &Arc<Process<O>>, args: &SvmArgs, list: &[SvmAttribute]) -> Result<()> {
+    let range = memory(process, args)?;
+    let mut tries = 0..TRIES;
+    let concerned = loop {
+        tries.next().ok_or(Errno::EAGAIN)?;
+        // Watched before it is looked at again: what goes from here on goes from the ranges.
+        let watch = watch(process, &range)?;
+        memory(process, args)?;
+        let mut state = process.state.borrow();
+        let (concerned, old) = add(process, &mut state, &range, list, watch.as_ref());
+        drop(state);
+        // Dropped without the lock: they may wait for their notifiers.
+        drop((old, watch));
+        match concerned {
+            Err(Errno::EAGAIN) => {}
+            concerned => break concerned?,
+        }
+    };
+    let changes = ranges::change_mapping(list);
+    // From here on a failure leaves the rest done, and the last one is told.
+    let mut result = Ok(());
+    for part in concerned {
+        if !migrate::prefetch(process, &part) && !changes || retry::may_wait(process, &part) {
+            continue;
+        }
+        let mapped = map_range(process, &part);
+        if mapped.is_err() {
+            result = mapped;
+        }
+    }
+    result
+}
+
+/// Watches a range, if not all of it is watched.
+fn watch<O: Os>(process: &Arc<Process<O>>, range: &Range<u64>) -> Result<Option<Arc<Mirrored<O>>>> {
+    if process.state.borrow().svm.ranges.growth(range).bytes == 0 {
+        return Ok(None);
+    }
+    let news = Arc::new(Notifier { process: Arc::downgrade(process) });
+    let count = ((range.end - range.start) / PAGE_SIZE) as usize;
+    let mirror = process.device.hw.os().watch_user(process.key(), range.start, count, news)?;
+    Ok(Some(Arc::new(Mirrored { mirror, va: range.start })))
+}
+
+/// Makes ranges and sets their attributes; returns those that this concerns, and what the caller drops without the lock.
+///
+/// # Errors
+///
+/// `EAGAIN` when memory has changed since it was looked at; `ESRCH`, `ENOMEM`, `EINVAL`, `EADDRINUSE`.
+#[expect(clippy::type_complexity, reason = "a list of ranges, and parts as the maps of them give them")]
+fn add<O: Os>(
+    process: &Process<O>,
+    state: &mut State<O>,
+    range: &Range<u64>,
+    list: &[SvmAttribute],
+    watch: Option<&Arc<Mirrored<O>>>,
+) -> (Result<Vec<Range<u64>>>, Vec<(u64, Part<O>)>) {
+    let mut old = Vec::new();
+    let mut add = || {
+        if state.phase == Phase::Dead {
+            return Err(Errno::ESRCH);
+        }
+        let growth = state.svm.ranges.growth(range);
+        if watch.map_or(growth.bytes > 0, |watch| !watch.mirror.is_current()) {
+            return Err(Errno::EAGAIN);
+        }
+        if growth.ranges.saturating_add(state.svm.ranges.len() as u64) > MAX_RANGES as u64 {
+            return Err(Errno::ENOMEM);
+        }
+        if state.spaces.is_empty() {
             return Err(Errno::EINVAL);
         }
-        match args.op {
-            KFD_IOCTL_SVM_OP_SET_ATTR => {
-                let mut resolved = list.to_vec();
-                attributes::check(&self.nodes, &mut resolved)?;
-                self.svm_set(args, &resolved)
-            }
-            KFD_IOCTL_SVM_OP_GET_ATTR => {
-                let range = self.svm_memory(args)?;
-                self.svm_get(&range, list)
-            }
-            _ => Err(Errno::EINVAL),
-        }
-    }
-
-    /// The range, which is memory of the program through and through (`svm_range_is_valid`).
-    fn svm_memory(&self, args: &SvmArgs) -> Result<Range<u64>> {
-        let os = self.device.hw.os();
-        check_user_range(os, args.start_addr, args.size)?;
-        let range = args.start_addr..args.start_addr + args.size;
-        let mut at = range.start;
-        while at < range.end {
-            at = os.user_area(self.key(), at)?.ok_or(Errno::EFAULT)?.end.max(at + PAGE_SIZE);
-        }
-        let state = self.state.borrow();
-        let taken = |space: &Arc<Space<O>>| space.lock().has_objects(range.start, args.size);
-        if state.spaces.each().any(|(space, _)| taken(space))
-            || TrapHandler::<O>::overlaps(range.start, args.size)
-        {
+        // The process's state is locked, so that nothing comes to be there in between.
+        let taken = |space: &Space<O>| space.lock().has_objects(range.start, range.end - range.start);
+        if state.spaces.each().any(|(space, _)| taken(space)) {
             return Err(Errno::EADDRINUSE);
         }
-        Ok(range)
-    }
-
-    fn svm_get(&self, range: &Range<u64>, list: &mut [SvmAttribute]) -> Result<()> {
-        attributes::check_question(list)?;
-        let common = self.state.borrow().svm.ranges.common(range);
-        list.iter_mut().try_for_each(|attribute| common.answer(&self.nodes, attribute))
-    }
-
-    fn svm_set(self: &Arc<Self>, args: &SvmArgs, list: &[SvmAttribute]) -> Result<()> {
-        let range = self.svm_memory(args)?;
-        let mut tries = 0..TRIES;
-        let concerned = loop {
-            tries.next().ok_or(Errno::EAGAIN)?;
-            // Watched before it is looked at again: what goes from here on goes from the ranges.
-            let watch = self.svm_watch(&range)?;
-            self.svm_memory(args)?;
-            let mut state = self.state.borrow();
-            let (concerned, old) = self.svm_add(&mut state, &range, list, watch.as_ref());
-            drop(state);
-            // Dropped without the lock: they may wait for their notifiers.
-            drop((old, watch));
-            match concerned {
-                Err(Errno::EAGAIN) => {}
-                concerned => break concerned?,
-            }
-        };
-        let changes = attributes::change_mapping(list);
-        // From here on a failure leaves the rest done, and the last one is told.
-        let mut result = Ok(());
-        for part in concerned {
-            if !self.svm_prefetch(&part) && !changes || self.svm_may_wait(&part) {
-                continue;
-            }
-            let mapped = self.svm_map_range(&part);
-            if mapped.is_err() {
-                result = mapped;
+        process.device.charge_gtt(growth.bytes)?;
+        // From here on buffer objects stay out.
+        for (space, _) in state.spaces.each() {
+            if let Err(error) = space.lock().share(range) {
+                process.device.uncharge_gtt(growth.bytes);
+                return Err(error);
             }
         }
-        result
-    }
+        state.svm.charged += growth.bytes;
+        if let Some(watch) = watch {
+            old = state.svm.watched.take(range);
+            let part = Part { end: range.end, mirrored: watch.clone(), stale: false };
+            state.svm.watched.insert(range.start, part);
+        }
+        Ok(state.svm.ranges.set(range, list))
+    };
+    (add(), old)
+}
 
-    /// Watches a range, if not all of it is watched.
-    fn svm_watch(self: &Arc<Self>, range: &Range<u64>) -> Result<Option<Arc<Mirrored<O>>>> {
-        if self.state.borrow().svm.ranges.growth(range).bytes == 0 {
+/// Maps a range on the GPU, if that has access (`svm_range_validate_and_map`).
+pub(crate) fn map_range<O: Os>(process: &Arc<Process<O>>, range: &Range<u64>) -> Result<()> {
+    if !process.state.borrow().svm.ranges.touching(range).any(|(_, one)| one.attributes.access.any()) {
+        return Ok(());
+    }
+    let mut at = range.start;
+    while at < range.end {
+        at = map_area(process, &(at..range.end))?.ok_or(Errno::EFAULT)?;
+    }
+    let mut state = process.state.borrow();
+    let whole: Vec<u64> = state
+        .svm
+        .ranges
+        .touching(range)
+        .filter(|(start, one)| *start >= range.start && one.end <= range.end)
+        .filter(|(_, one)| one.attributes.access.any())
+        .map(|(start, _)| start)
+        .collect();
+    whole.into_iter().for_each(|start| state.svm.ranges.set_mapped(start, true));
+    Ok(())
+}
+
+/// Mirrors and maps the first area of the program's memory in a range, whatever ranges have to do with it; returns where
+/// that ends, `None` when nothing is mapped there.
+///
+/// # Errors
+///
+/// `EFAULT`, `EPERM`, `ENOMEM`, `ESRCH` from mirroring; `EAGAIN` when the memory does not come to rest; `ETIME` when the
+/// device does not answer.
+fn map_area<O: Os>(process: &Arc<Process<O>>, range: &Range<u64>) -> Result<Option<u64>> {
+    let os = process.device.hw.os();
+    for _ in 0..TRIES {
+        let Some(UserArea { end, writable, .. }) = os.user_area(process.key(), range.start)? else {
             return Ok(None);
-        }
-        let news = Arc::new(Notifier { process: Arc::downgrade(self) });
-        let count = ((range.end - range.start) / PAGE_SIZE) as usize;
-        let mirror = self.device.hw.os().watch_user(self.key(), range.start, count, news)?;
-        Ok(Some(Arc::new(Mirrored { mirror, va: range.start })))
-    }
-
-    /// Makes ranges and sets their attributes; returns those that this concerns, and what the caller drops without the lock.
-    ///
-    /// # Errors
-    ///
-    /// `EAGAIN` when memory has changed since it was looked at; `ESRCH`, `ENOMEM`, `EINVAL`, `EADDRINUSE`.
-    #[expect(clippy::type_complexity, reason = "a list of ranges, and parts as the maps of them give them")]
-    fn svm_add(
-        &self,
-        state: &mut State<O>,
-        range: &Range<u64>,
-        list: &[SvmAttribute],
-        watch: Option<&Arc<Mirrored<O>>>,
-    ) -> (Result<Vec<Range<u64>>>, Vec<(u64, Part<O>)>) {
-        let mut old = Vec::new();
-        let mut add = || {
-            if state.phase == Phase::Dead {
-                return Err(Errno::ESRCH);
-            }
-            let growth = state.svm.ranges.growth(range);
-            if watch.map_or(growth.bytes > 0, |watch| !watch.mirror.is_current()) {
-                return Err(Errno::EAGAIN);
-            }
-            if growth.ranges.saturating_add(state.svm.ranges.len() as u64) > MAX_RANGES as u64 {
-                return Err(Errno::ENOMEM);
-            }
-            if state.spaces.is_empty() {
-                return Err(Errno::EINVAL);
-            }
-            // The process's state is locked, so that nothing comes to be there in between.
-            let taken = |space: &Space<O>| space.lock().has_objects(range.start, range.end - range.start);
-            if state.spaces.each().any(|(space, _)| taken(space)) {
-                return Err(Errno::EADDRINUSE);
-            }
-            self.device.charge_gtt(growth.bytes)?;
-            // From here on buffer objects stay out.
-            for (space, _) in state.spaces.each() {
-                if let Err(error) = space.lock().share(range) {
-                    self.device.uncharge_gtt(growth.bytes);
-                    return Err(error);
-                }
-            }
-            state.svm.charged += growth.bytes;
-            if let Some(watch) = watch {
-                old = state.svm.watched.take(range);
-                let part = Part { end: range.end, mirrored: watch.clone(), stale: false };
-                state.svm.watched.insert(range.start, part);
-            }
-            Ok(state.svm.ranges.set(range, list))
         };
-        (add(), old)
-    }
-
-    /// Maps a range on the GPU, if that has access (`svm_range_validate_and_map`).
-    pub(crate) fn svm_map_range(self: &Arc<Self>, range: &Range<u64>) -> Result<()> {
-        if !self.state.borrow().svm.ranges.touching(range).any(|(_, one)| one.attributes.access.any()) {
-            return Ok(());
-        }
-        let mut at = range.start;
-        while at < range.end {
-            at = self.svm_map_area(&(at..range.end))?.ok_or(Errno::EFAULT)?;
-        }
-        let mut state = self.state.borrow();
-        let whole: Vec<u64> = state
-            .svm
-            .ranges
-            .touching(range)
-            .filter(|(start, one)| *start >= range.start && one.end <= range.end)
-            .filter(|(_, one)| one.attributes.access.any())
-            .map(|(start, _)| start)
-            .collect();
-        whole.into_iter().for_each(|start| state.svm.ranges.set_mapped(start, true));
-        Ok(())
-    }
-
-    /// Mirrors and maps the first area of the program's memory in a range, whatever ranges have to do with it; returns where
-    /// that ends, `None` when nothing is mapped there.
-    ///
-    /// # Errors
-    ///
-    /// `EFAULT`, `EPERM`, `ENOMEM`, `ESRCH` from mirroring; `EAGAIN` when the memory does not come to rest; `ETIME` when the
-    /// device does not answer.
-    fn svm_map_area(self: &Arc<Self>, range: &Range<u64>) -> Result<Option<u64>> {
-        let os = self.device.hw.os();
-        for _ in 0..TRIES {
-            let Some(UserArea { end, writable, .. }) = os.user_area(self.key(), range.start)? else {
-                return Ok(None);
-            };
-            let area = range.start..end.max(range.start + PAGE_SIZE).min(range.end);
-            let count = ((area.end - area.start) / PAGE_SIZE) as usize;
-            let news = Arc::new(Notifier { process: Arc::downgrade(self) });
-            let mirror = match os.mirror_user(self.key(), area.start, count, writable, news) {
-                Ok(mirror) => mirror,
-                Err(Errno::EAGAIN) => continue,
-                Err(error) => return Err(error),
-            };
-            let mirrored: Arc<Mirrored<O>> = Arc::new(Mirrored { mirror, va: area.start });
-            let mut state = self.state.borrow();
-            if state.phase == Phase::Dead {
-                drop(state);
-                return Err(Errno::ESRCH);
-            }
-            if !mirrored.mirror.is_current() {
-                drop(state);
-                continue;
-            }
-            let (old, result) = self.svm_install(&mut state, &area, &mirrored, writable);
+        let area = range.start..end.max(range.start + PAGE_SIZE).min(range.end);
+        let count = ((area.end - area.start) / PAGE_SIZE) as usize;
+        let news = Arc::new(Notifier { process: Arc::downgrade(process) });
+        let mirror = match os.mirror_user(process.key(), area.start, count, writable, news) {
+            Ok(mirror) => mirror,
+            Err(Errno::EAGAIN) => continue,
+            Err(error) => return Err(error),
+        };
+        let mirrored: Arc<Mirrored<O>> = Arc::new(Mirrored { mirror, va: area.start });
+        let mut state = process.state.borrow();
+        if state.phase == Phase::Dead {
             drop(state);
-            // Dropped without the lock: a mirror may wait for its notifier.
-            drop((old, mirrored));
-            return result.map(|()| Some(area.end));
+            return Err(Errno::ESRCH);
         }
-        Err(Errno::EAGAIN)
+        if !mirrored.mirror.is_current() {
+            drop(state);
+            continue;
+        }
+        let (old, result) = install(&mut state, &area, &mirrored, writable);
+        drop(state);
+        // Dropped without the lock: a mirror may wait for its notifier.
+        drop((old, mirrored));
+        return result.map(|()| Some(area.end));
     }
+    Err(Errno::EAGAIN)
+}
 
-    /// Writes page tables for mirrored pages, in the place of what was there; returns that.
-    fn svm_install(
-        &self,
-        state: &mut State<O>,
-        area: &Range<u64>,
-        mirrored: &Arc<Mirrored<O>>,
-        writable: bool,
-    ) -> (Vec<(u64, Part<O>)>, Result<()>) {
-        let State { spaces, svm, .. } = state;
-        if spaces.is_empty() {
-            return (Vec::new(), Err(Errno::EINVAL));
-        }
-        let parts = svm.ranges.touching(area);
-        let parts: Vec<_> = parts
-            .map(|(start, one)| (start.max(area.start)..one.end.min(area.end), one.attributes))
-            .collect();
-        let (mut result, mut flushed) = (Ok(()), Ok(()));
-        // Where the first part begins that could not be mapped.
-        let mut good = area.end;
-        let mut old = svm.mapped.take(area);
-        // What was mapped is in ranges, and mapping over it needs no memory for tables: it cannot fail.
-        for (space, nodes) in spaces.each() {
-            let mut tables = space.lock();
-            for (part, attributes) in &parts {
-                let wanted = attributes.access.of_any(nodes) && part.start < good;
-                let rights = attributes.rights(writable);
-                let written = if wanted { map_pages(&mut tables.vm, part, mirrored, rights) } else { Ok(()) };
-                if !wanted || written.is_err() {
-                    tables.vm.unmap(part.start, part.end - part.start);
-                }
-                if let Err(error) = written {
-                    (result, good) = (Err(error), part.start);
-                }
+/// Writes page tables for mirrored pages, in the place of what was there; returns that.
+fn install<O: Os>(
+    state: &mut State<O>,
+    area: &Range<u64>,
+    mirrored: &Arc<Mirrored<O>>,
+    writable: bool,
+) -> (Vec<(u64, Part<O>)>, Result<()>) {
+    let State { spaces, svm, .. } = state;
+    if spaces.is_empty() {
+        return (Vec::new(), Err(Errno::EINVAL));
+    }
+    let parts = svm.ranges.touching(area);
+    let parts: Vec<_> =
+        parts.map(|(start, one)| (start.max(area.start)..one.end.min(area.end), one.attributes)).collect();
+    let (mut result, mut flushed) = (Ok(()), Ok(()));
+    // Where the first part begins that could not be mapped.
+    let mut good = area.end;
+    let mut old = svm.mapped.take(area);
+    // What was mapped is in ranges, and mapping over it needs no memory for tables: it cannot fail.
+    for (space, nodes) in spaces.each() {
+        let mut tables = space.lock();
+        for (part, attributes) in &parts {
+            let wanted = attributes.access.of_any(nodes) && part.start < good;
+            let rights = attributes.rights(writable);
+            let written = if wanted { map_pages(&mut tables.vm, part, mirrored, rights) } else { Ok(()) };
+            if !wanted || written.is_err() {
+                tables.vm.unmap(part.start, part.end - part.start);
             }
+            if let Err(error) = written {
+                (result, good) = (Err(error), part.start);
+            }
+        }
+        flushed = flushed.and(space.flush(&mut tables));
+    }
+    if result.is_err() {
+        // Spaces that had room for it have it no more either.
+        for (space, _) in spaces.each() {
+            let mut tables = space.lock();
+            tables.vm.unmap(good, area.end - good);
             flushed = flushed.and(space.flush(&mut tables));
         }
-        if result.is_err() {
-            // Spaces that had room for it have it no more either.
-            for (space, _) in spaces.each() {
-                let mut tables = space.lock();
-                tables.vm.unmap(good, area.end - good);
-                flushed = flushed.and(space.flush(&mut tables));
-            }
-        }
-        for (part, attributes) in parts {
-            if attributes.access.any() && part.start < good {
-                let new = Part { end: part.end, mirrored: mirrored.clone(), stale: false };
-                svm.mapped.insert(part.start, new);
-            }
-        }
-        if let Err(error) = flushed {
-            // The device may still use the old pages: they are left to it.
-            core::mem::forget(core::mem::take(&mut old));
-            result = Err(error);
-        }
-        (old, result)
     }
+    for (part, attributes) in parts {
+        if attributes.access.any() && part.start < good {
+            let new = Part { end: part.end, mirrored: mirrored.clone(), stale: false };
+            svm.mapped.insert(part.start, new);
+        }
+    }
+    if let Err(error) = flushed {
+        // The device may still use the old pages: they are left to it.
+        core::mem::forget(core::mem::take(&mut old));
+        result = Err(error);
+    }
+    (old, result)
 }
 
 /// Maps pages one by one, joining those that follow each other in the same memory; there is no huge page, as ranges are cut anywhere.

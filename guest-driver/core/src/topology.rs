@@ -25,6 +25,8 @@ use crate::errno::{Errno, Result};
 use crate::ip_tree;
 use crate::node::{Node, Nodes};
 use crate::os::Os;
+use crate::proc_files;
+use crate::processes::Processes;
 use crate::request::WATCHES;
 use crate::xcp_tree;
 
@@ -88,7 +90,7 @@ fn caches<O: Os>(device: &Device<O>, node: &Node) -> Vec<Cache> {
 }
 
 /// Reads a file.
-pub(crate) fn read<O: Os>(device: &Device<O>, path: &str) -> Result<String> {
+pub(crate) fn read<O: Os>(processes: &Processes<O>, device: &Device<O>, path: &str) -> Result<String> {
     let mut parts = path.split('/').filter(|part| !part.is_empty());
     if let Some(rest) = other_tree(path, ip_tree::ROOT) {
         return ip_tree::read(&device.config, rest);
@@ -96,13 +98,13 @@ pub(crate) fn read<O: Os>(device: &Device<O>, path: &str) -> Result<String> {
     if let Some(rest) = other_tree(path, xcp_tree::ROOT) {
         return xcp_tree::read(device, rest);
     }
-    if let Some(text) = device.proc_read(path) {
+    if let Some(text) = proc_files::read(processes, path) {
         return text;
     }
     let nodes = device.nodes();
     let text = match (parts.next(), parts.next(), parts.next(), parts.next(), parts.next(), parts.next()) {
         (Some("generation_id"), None, ..) => format!("{}\n", device.generation()),
-        (Some("system_properties"), None, ..) => system_properties(device),
+        (Some("system_properties"), None, ..) => system_properties(),
         (Some("nodes"), Some(node), Some(file), None, ..) => match Place::of(&nodes, node)? {
             Place::Processors => cpu_file(device, &nodes, file)?,
             Place::Gpu(node) => gpu_file(device, &nodes, node, file)?,
@@ -117,14 +119,14 @@ pub(crate) fn read<O: Os>(device: &Device<O>, path: &str) -> Result<String> {
 }
 
 /// Lists a directory; directories end in a slash.
-pub(crate) fn list<O: Os>(device: &Device<O>, path: &str) -> Result<Vec<String>> {
+pub(crate) fn list<O: Os>(processes: &Processes<O>, device: &Device<O>, path: &str) -> Result<Vec<String>> {
     if let Some(rest) = other_tree(path, ip_tree::ROOT) {
         return ip_tree::list(&device.config, rest);
     }
     if let Some(rest) = other_tree(path, xcp_tree::ROOT) {
         return xcp_tree::list(device, rest);
     }
-    if let Some(entries) = device.proc_list(path) {
+    if let Some(entries) = proc_files::list(processes, path) {
         return entries;
     }
     let nodes = device.nodes();
@@ -164,7 +166,7 @@ fn items<O: Os>(device: &Device<O>, nodes: &Nodes, place: Place<'_>, list: &str)
     }
 }
 
-fn system_properties<O: Os>(_device: &Device<O>) -> String {
+fn system_properties() -> String {
     let mut lines = Lines::new();
     // Name of the platform as ACPI has it; a machine without one says 0.
     lines.line("platform_oem", 0).line("platform_id", 0).line("platform_rev", 0);

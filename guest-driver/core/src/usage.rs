@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering;
 
 use crate::device::Device;
 use crate::os::Os;
+use crate::processes::Processes;
 
 /// What processes hold of a device at a moment; its text has a line with a name and a number for each.
 ///
@@ -31,10 +32,10 @@ pub struct Usage {
     pub gart_pages: usize,
 }
 
-pub(crate) fn of<O: Os>(device: &Device<O>) -> Usage {
-    let processes = device.processes();
+pub(crate) fn of<O: Os>(table: &Processes<O>, device: &Device<O>) -> Usage {
+    let processes = table.all();
     let queues = processes.iter().map(|process| process.state.lock().queues.len()).sum();
-    let (render_files, render_spaces) = device.processes.lock().render_nodes();
+    let (render_files, render_spaces) = table.render_nodes();
     Usage {
         processes: processes.len(),
         render_files,

@@ -8,6 +8,8 @@ use belfry_abi::kfd::memory::AllocFlags;
 use belfry_abi::regs::gc;
 
 use super::*;
+use crate::lifetime;
+use crate::memory;
 use crate::testing::{Bench, lock};
 
 const CARD: Card = Card {
@@ -137,8 +139,8 @@ fn memory_in_use_is_that_of_the_buffer_objects() {
     assert!(number(&bench, "mem_info_vram_used") >= before[0] + 0x20_0000);
     assert_eq!(number(&bench, "mem_info_gtt_used"), before[1] + 0x3000);
     for handle in [vram, gtt] {
-        process.unmap_memory(process.nodes.first(), handle).unwrap();
-        process.free_memory(handle).unwrap();
+        memory::unmap_memory(&process, process.nodes.first(), handle).unwrap();
+        memory::free_memory(&process, handle).unwrap();
     }
     assert!(number(&bench, "mem_info_vram_used") < before[0] + 0x20_0000);
     assert_eq!(number(&bench, "mem_info_gtt_used"), before[1]);
@@ -156,7 +158,7 @@ fn client_is_found_by_its_file_and_holds_what_it_has_allocated() {
     assert_eq!((empty.vram, empty.gtt), (0, 0));
     assert_eq!((memory.pasid, memory.vram, memory.gtt), (process.pasid, 0x20_0000, 0x8000));
     assert_eq!(process.client_memory(2), None);
-    process.tear_down();
+    lifetime::tear_down(&bench.processes, &process);
     assert_eq!(process.client_memory(1), None);
 }
 

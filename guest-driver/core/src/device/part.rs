@@ -6,9 +6,21 @@ use super::Device;
 use crate::errno::Result;
 use crate::node::{Node, Nodes};
 use crate::os::{Os, PAGE_SIZE};
-use crate::vram::VramCharge;
+use crate::vram::{VramCharge, VramMemory};
 
 impl<O: Os> Device<O> {
+    /// Allocates VRAM for a buffer object, in the place of programs' pages if need be. The caller holds no lock.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn vram_alloc(&self, len: u64, contiguous: bool) -> Result<VramMemory<O>> {
+        self.vram.allocate(len, contiguous).or_else(|_| {
+            self.users.make_room(self, len);
+            self.vram.allocate(len, contiguous)
+        })
+    }
+
     /// VRAM of a node. All of it is shared, and each of several nodes may have its part (`amdgpu_amdkfd_xcp_memory_size`).
     pub(crate) fn vram_of_node(&self, nodes: &Nodes) -> u64 {
         self.vram.size() / u64::from(nodes.count()) / PAGE_SIZE * PAGE_SIZE

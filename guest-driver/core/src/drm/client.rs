@@ -10,13 +10,14 @@ use super::bo_list::Lists;
 use super::context::{Contexts, Record, RingId};
 use super::hardware::Hardware;
 use super::ring::{Ib, Ring};
+use super::works::Pump;
 use crate::asic::Interrupt;
 use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::fence::{Dependency, Fence, Wanted};
 use crate::hw::log;
 use crate::object::Object;
-use crate::os::{Backing, LockRank, LogLevel, Os, PAGE_SIZE, WaitQueue, Work, WorkItem};
+use crate::os::{Backing, LockRank, LogLevel, Os, PAGE_SIZE, WaitQueue, WorkItem};
 use crate::space::Space;
 use crate::sync::{Guard, Mutex};
 
@@ -91,7 +92,7 @@ impl<O: Os> ClientState<O> {
         self.resets
     }
 
-    /// Whether the file takes nothing any more.
+    /// Returns whether the file takes nothing any more.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed
     }
@@ -118,29 +119,6 @@ pub struct Client<O: Os> {
     work: O::WorkItem,
 }
 
-/// Has a file's work looked at; runs under any lock.
-pub(crate) struct Kick<O: Os>(pub(crate) Arc<Client<O>>);
-
-impl<O: Os> Work for Kick<O> {
-    fn run(&self) {
-        self.0.kick();
-    }
-}
-
-/// Goes on with the work of a file, away from the interrupt thread.
-struct Pump<O: Os> {
-    device: Arc<Device<O>>,
-    id: u64,
-}
-
-impl<O: Os> Work for Pump<O> {
-    fn run(&self) {
-        if let Some(client) = self.device.client(self.id) {
-            client.pump();
-        }
-    }
-}
-
 impl<O: Os> fmt::Debug for Client<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (lines, resets) = {
@@ -158,7 +136,15 @@ impl<O: Os> fmt::Debug for Client<O> {
 }
 
 impl<O: Os> Client<O> {
+    /// Makes a file of a partition's render node (`amdgpu_xcp_open_device`).
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` for a partition that there is not now, `ENOMEM`.
     pub(crate) fn new(device: &Arc<Device<O>>, id: u64, partition: u32) -> Result<Arc<Self>> {
+        if partition >= device.nodes().count() {
+            return Err(Errno::ENOENT);
+        }
         let os = device.hw.os();
         let state = ClientState {
             contexts: Contexts::default(),
@@ -283,12 +269,10 @@ impl<O: Os> Client<O> {
             return Ok(());
         }
         if state.hardware.is_none() {
-            let hardware = self.device.admit(self.id, (self.partition, self.epoch))?;
-            if let Err(error) = self.space.adopt(hardware.pasid()) {
-                self.device.dismiss(hardware.pasid());
-                return Err(error);
-            }
-            state.hardware = Some(hardware);
+            let (pasid, slice) = self.device.users.admit(&self.device, self.id)?;
+            let made = Hardware::new(&self.device, pasid, slice, (self.partition, self.epoch))
+                .and_then(|hardware| self.space.adopt(pasid).map(|()| hardware));
+            state.hardware = Some(made.inspect_err(|_| self.device.users.dismiss(pasid))?);
         }
         let Some(hardware) = &mut state.hardware else { return Err(Errno::ENOMEM) };
         let ring = Ring::start(&self.device, &self.space, hardware, id)?;
@@ -310,7 +294,7 @@ impl<O: Os> Client<O> {
         }
         drop(over);
         self.device.fences.wake_all();
-        self.device.kick_files(self.id);
+        self.device.users.kick_files(self.id);
     }
 
     fn advance(&self, state: &mut ClientState<O>, over: &mut Over) {
@@ -460,7 +444,7 @@ impl<O: Os> Client<O> {
             self.end_all(&mut state, &mut over);
             let _ = self.device.flush_gart();
             if let Some(hardware) = state.hardware.take() {
-                self.device.dismiss(hardware.pasid());
+                self.device.users.dismiss(hardware.pasid());
                 if self.device.hw.alive() && self.device.wedged() {
                     // The scheduler may still write there.
                     core::mem::forget(hardware);

@@ -15,6 +15,7 @@ mod ring;
 mod submit;
 mod va;
 mod wait;
+mod works;
 
 use alloc::sync::Arc;
 
@@ -26,7 +27,6 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 pub use crate::fence::Fence;
 pub use client::Client;
-pub(crate) use hardware::Hardware;
 pub use info::{REFUSED_QUERIES, RefusedQuery};
 
 use crate::errno::{Errno, Result};

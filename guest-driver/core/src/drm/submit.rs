@@ -16,10 +16,11 @@ use belfry_abi::kfd::drm::{
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::bo_list::{self, List};
-use super::client::{Job, Kick};
+use super::client::Job;
 use super::context::RingId;
 use super::info::max_ibs;
 use super::ring::Ib;
+use super::works::Kick;
 use super::{Call, from_user};
 use crate::errno::{Errno, Result};
 use crate::fence::{Dependency, Wanted};

@@ -22,6 +22,7 @@ use belfry_abi::kfd::drm::{
 use belfry_abi::kfd::memory::AllocFlags;
 
 use super::*;
+use crate::acquire;
 use crate::object::Object;
 use crate::os::{Awaited, Backing, Change, ProcessKey, SyncExport, SyncPoint, SyncTarget, Work};
 use crate::testing::{Bench, FakeOs, lock, walk};
@@ -228,7 +229,7 @@ fn files_give_back_all_they_had() {
 fn process_and_file_share_one_address_space() {
     let bench = Bench::new();
     let process = bench.process(9);
-    let client = bench.device.client(9).unwrap();
+    let client = bench.processes.client(9).unwrap();
     let file = File { bench: &bench, client, handles: RefCell::default() };
     let handle = file.create(2 * PAGE, AMDGPU_GEM_DOMAIN_VRAM);
     bench.memory(&process, VA, 4 * PAGE, AllocFlags::VRAM);
@@ -241,18 +242,18 @@ fn process_and_file_share_one_address_space() {
     assert_eq!(place, file.place(handle, 0));
     // Another process does not get it, before this one is gone.
     let other = bench.kfd.open(ProcessKey(10)).unwrap();
-    assert_eq!(other.acquire_vm(other.nodes.first(), 9), Err(Errno::EINVAL));
+    assert_eq!(acquire::acquire_vm(&bench.processes, &other, other.nodes.first(), 9), Err(Errno::EINVAL));
     bench.kfd.exit(process.key());
     assert_eq!(file.walk(VA), None, "what the process had is gone");
     assert_eq!(file.walk(VA + 4 * PAGE).unwrap().0, place, "what the file has is not");
-    other.acquire_vm(other.nodes.first(), 9).unwrap();
+    acquire::acquire_vm(&bench.processes, &other, other.nodes.first(), 9).unwrap();
 }
 
 #[test]
 fn deaf_device_keeps_what_it_may_use() {
     let bench = Bench::new();
     let process = bench.process(9);
-    let client = bench.device.client(9).unwrap();
+    let client = bench.processes.client(9).unwrap();
     let file = File { bench: &bench, client, handles: RefCell::default() };
     let handle = file.create(PAGE, AMDGPU_GEM_DOMAIN_GTT);
     file.map(handle, VA, 0, PAGE).unwrap();

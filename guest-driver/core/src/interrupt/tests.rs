@@ -13,7 +13,7 @@ use belfry_abi::kfd::event::{KFD_IOC_EVENT_HW_EXCEPTION, KFD_IOC_EVENT_MEMORY};
 use belfry_abi::kfd::memory::AllocFlags;
 use belfry_abi::regs::osssys;
 
-use crate::device::Device;
+use crate::kfd::Kfd;
 use crate::os::{Change, PAGE_SIZE};
 use crate::process::Phase;
 use crate::testing::{Bench, FakeOs, IH_RING_SIZE, lock};
@@ -22,18 +22,18 @@ use crate::testing::{Bench, FakeOs, IH_RING_SIZE, lock};
 const STUCK: Duration = Duration::from_secs(20);
 
 /// Does something with the device on a thread of its own; returns whether that came to an end.
-fn ends(bench: &Bench, something: impl FnOnce(&Device<FakeOs>) + Send + 'static) -> bool {
-    let device = bench.device.clone();
+fn ends(bench: &Bench, something: impl FnOnce(&Kfd<FakeOs>) + Send + 'static) -> bool {
+    let kfd = bench.kfd.clone();
     let (done, ended) = mpsc::channel();
     thread::spawn(move || {
-        something(&device);
+        something(&kfd);
         let _ = done.send(());
     });
     ended.recv_timeout(STUCK).is_ok()
 }
 
 fn interrupt(bench: &Bench) -> bool {
-    ends(bench, |device| while device.interrupt() {})
+    ends(bench, |kfd| while kfd.interrupt() {})
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn interrupts_are_handled_while_another_process_waits_for_its_pages() {
         let ended = interrupt(bench);
         let told = ended && bench.is_set(&other, others) && bench.is_set(&slow, signal);
         // Nor does the fault wait for pages.
-        let settled = ended && ends(bench, |device| assert_eq!(device.hw.os().run_work(), 1));
+        let settled = ended && ends(bench, |kfd| assert_eq!(kfd.os().run_work(), 1));
         let settled = settled && bench.is_set(&slow, fault);
         pages.open();
         assert!(ended, "the interrupt thread waits for a user's pages");
@@ -173,7 +173,7 @@ fn a_device_that_writes_for_ever_does_not_keep_the_thread_and_loses_nothing() {
     while bench.kfd.interrupt() {}
     let taken = taken.load(Ordering::Relaxed);
     assert!(taken >= FLOOD);
-    assert_eq!(bench.device.processes.lock().unhandled(), u64::from(taken));
+    assert_eq!(bench.processes.unhandled(), u64::from(taken));
     // What comes after it is seen like anything else.
     *lock(&bench.os().on_write) = None;
     bench.raise_signal(&process, signal);

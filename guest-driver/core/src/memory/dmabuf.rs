@@ -14,63 +14,61 @@ use crate::errno::{Errno, Result};
 use crate::os::{AllocFlags, DmaBuf, Os};
 use crate::process::Process;
 
-impl<O: Os> Process<O> {
-    /// EXPORT_DMABUF.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for a bad handle and for what is no memory, `EPERM` for the caller's own memory, `EMFILE`, `ENOMEM`.
-    pub(crate) fn export_dmabuf(&self, args: &mut ExportDmabufArgs) -> Result<()> {
-        let os = self.device.hw.os();
-        // Taken under the lock and used without it: making a descriptor may wait.
-        let dmabuf = {
-            let state = self.state.lock();
-            let id = state.bo_id(&self.nodes, args.handle).ok_or(Errno::EINVAL)?;
-            match state.bos.get(&id) {
-                Some(Bo { kind: BoKind::User(_), .. }) => return Err(Errno::EPERM),
-                Some(Bo { kind: BoKind::Imported(memory), .. }) => memory.dmabuf.clone(),
-                Some(Bo { gem: Some(gem), .. }) => Arc::new(os.dmabuf_export(gem)?),
-                _ => return Err(Errno::EINVAL),
-            }
-        };
-        args.dmabuf_fd = os.dmabuf_fd(&dmabuf, args.flags)? as u32;
-        Ok(())
-    }
+/// EXPORT_DMABUF.
+///
+/// # Errors
+///
+/// `EINVAL` for a bad handle and for what is no memory, `EPERM` for the caller's own memory, `EMFILE`, `ENOMEM`.
+pub(crate) fn export_dmabuf<O: Os>(process: &Process<O>, args: &mut ExportDmabufArgs) -> Result<()> {
+    let os = process.device.hw.os();
+    // Taken under the lock and used without it: making a descriptor may wait.
+    let dmabuf = {
+        let state = process.state.lock();
+        let id = state.bo_id(&process.nodes, args.handle).ok_or(Errno::EINVAL)?;
+        match state.bos.get(&id) {
+            Some(Bo { kind: BoKind::User(_), .. }) => return Err(Errno::EPERM),
+            Some(Bo { kind: BoKind::Imported(memory), .. }) => memory.dmabuf.clone(),
+            Some(Bo { gem: Some(gem), .. }) => Arc::new(os.dmabuf_export(gem)?),
+            _ => return Err(Errno::EINVAL),
+        }
+    };
+    args.dmabuf_fd = os.dmabuf_fd(&dmabuf, args.flags)? as u32;
+    Ok(())
+}
 
-    /// IMPORT_DMABUF: a buffer object of this process, which is mapped and freed like any other.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for another GPU or a descriptor of anything else, `ENODEV` without an acquired VM, `EBADF`, `ENOMEM`.
-    pub(crate) fn import_dmabuf(&self, args: &mut ImportDmabufArgs) -> Result<()> {
-        let device = &self.device;
-        let node = self.nodes.named(args.gpu_id)?;
-        if !self.state.lock().spaces.has(node) {
-            return Err(Errno::ENODEV);
-        }
-        let dmabuf = device.hw.os().dmabuf_get(args.dmabuf_fd as i32)?;
-        let backing = dmabuf.backing();
-        let size = backing.size();
-        if size == 0 || size > GPUVM_LIMIT {
-            return Err(Errno::EINVAL);
-        }
-        // As amdkfd does, whatever the exporter may do with it.
-        let flags = backing.flags() | AllocFlags::WRITABLE | AllocFlags::EXECUTABLE;
-        let kind = BoKind::Imported(Arc::new(Imported { dmabuf: Arc::new(dmabuf), backing }));
-        let mut bo = Bo::new(node, kind, (args.va_addr, size), flags);
-        let mut state = self.state.lock();
-        let result = state.insert_bo(device, &mut bo);
-        let Ok((id, _)) = result else {
-            drop(state);
-            // The last reference may be this one: memory is given back without the lock.
-            drop(bo);
-            return result.map(|_| ());
-        };
-        state.bos.insert(id, bo);
-        drop(state);
-        args.handle = u64::from(node.gpu_id) << 32 | u64::from(id);
-        Ok(())
+/// IMPORT_DMABUF: a buffer object of this process, which is mapped and freed like any other.
+///
+/// # Errors
+///
+/// `EINVAL` for another GPU or a descriptor of anything else, `ENODEV` without an acquired VM, `EBADF`, `ENOMEM`.
+pub(crate) fn import_dmabuf<O: Os>(process: &Process<O>, args: &mut ImportDmabufArgs) -> Result<()> {
+    let device = &process.device;
+    let node = process.nodes.named(args.gpu_id)?;
+    if !process.state.lock().spaces.has(node) {
+        return Err(Errno::ENODEV);
     }
+    let dmabuf = device.hw.os().dmabuf_get(args.dmabuf_fd as i32)?;
+    let backing = dmabuf.backing();
+    let size = backing.size();
+    if size == 0 || size > GPUVM_LIMIT {
+        return Err(Errno::EINVAL);
+    }
+    // As amdkfd does, whatever the exporter may do with it.
+    let flags = backing.flags() | AllocFlags::WRITABLE | AllocFlags::EXECUTABLE;
+    let kind = BoKind::Imported(Arc::new(Imported { dmabuf: Arc::new(dmabuf), backing }));
+    let mut bo = Bo::new(node, kind, (args.va_addr, size), flags);
+    let mut state = process.state.lock();
+    let result = state.insert_bo(device, &mut bo);
+    let Ok((id, _)) = result else {
+        drop(state);
+        // The last reference may be this one: memory is given back without the lock.
+        drop(bo);
+        return result.map(|_| ());
+    };
+    state.bos.insert(id, bo);
+    drop(state);
+    args.handle = u64::from(node.gpu_id) << 32 | u64::from(id);
+    Ok(())
 }
 
 /// GET_DMABUF_INFO, with what GEM_METADATA has attached (`amdgpu_amdkfd_get_dmabuf_info`).

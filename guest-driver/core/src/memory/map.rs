@@ -8,82 +8,80 @@ use crate::os::{DriverEvent, Os, PAGE_SIZE};
 use crate::process::{Process, State};
 use crate::space::Space;
 
-impl<O: Os> Process<O> {
-    /// MAP_MEMORY_TO_GPU for a node: idempotent; page tables are written and TLBs flushed on return.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for a range that is not aligned, outside the address space or taken; `ENODEV` for a node that has not acquired
-    /// an address space; `ENOMEM`, also for a bad handle.
-    pub(crate) fn map_memory(&self, node: &Node, handle: u64) -> Result<()> {
-        let mut state = self.state.lock();
-        if !state.spaces.has(node) {
-            return Err(Errno::ENODEV);
-        }
-        let id = state.bo_id(&self.nodes, handle).ok_or(Errno::ENOMEM)?;
-        let State { spaces, bos, mapped, .. } = &mut *state;
-        let (Some(space), Some(bo)) = (spaces.of(node.number), bos.get_mut(&id)) else {
-            return Err(Errno::ENOMEM);
-        };
-        if bo.mapped_on & node.bit() != 0 {
-            return Ok(());
-        }
-        let (va, size) = (bo.va, bo.size);
-        let in_space = va != 0
-            && va.is_multiple_of(PAGE_SIZE)
-            && va.checked_add(size).is_some_and(|end| end <= GPUVM_LIMIT + 1);
-        if !in_space {
-            return Err(Errno::EINVAL);
-        }
-        let mut result = Ok(());
-        // Nodes that have a space in common have what is mapped there, too.
-        if bo.mapped_on & spaces.nodes_of(space) == 0 {
-            let mut tables = space.lock();
-            Space::claim(&mut tables, va, size)?;
-            let written = bo.map_into(&mut tables.vm);
-            if written.is_err() {
-                tables.vm.unmap(va, size);
-                Space::release(&mut tables, va);
-            }
-            result = space.flush(&mut tables);
-            written.map_err(|error| result.err().unwrap_or(error))?;
-        }
-        bo.mapped_on |= node.bit();
-        mapped.insert((node.number, va), id);
-        self.device.trace(self.pasid, DriverEvent::Mapped { address: va, size });
-        result
+/// MAP_MEMORY_TO_GPU for a node: idempotent; page tables are written and TLBs flushed on return.
+///
+/// # Errors
+///
+/// `EINVAL` for a range that is not aligned, outside the address space or taken; `ENODEV` for a node that has not acquired
+/// an address space; `ENOMEM`, also for a bad handle.
+pub(crate) fn map_memory<O: Os>(process: &Process<O>, node: &Node, handle: u64) -> Result<()> {
+    let mut state = process.state.lock();
+    if !state.spaces.has(node) {
+        return Err(Errno::ENODEV);
     }
+    let id = state.bo_id(&process.nodes, handle).ok_or(Errno::ENOMEM)?;
+    let State { spaces, bos, mapped, .. } = &mut *state;
+    let (Some(space), Some(bo)) = (spaces.of(node.number), bos.get_mut(&id)) else {
+        return Err(Errno::ENOMEM);
+    };
+    if bo.mapped_on & node.bit() != 0 {
+        return Ok(());
+    }
+    let (va, size) = (bo.va, bo.size);
+    let in_space = va != 0
+        && va.is_multiple_of(PAGE_SIZE)
+        && va.checked_add(size).is_some_and(|end| end <= GPUVM_LIMIT + 1);
+    if !in_space {
+        return Err(Errno::EINVAL);
+    }
+    let mut result = Ok(());
+    // Nodes that have a space in common have what is mapped there, too.
+    if bo.mapped_on & spaces.nodes_of(space) == 0 {
+        let mut tables = space.lock();
+        Space::claim(&mut tables, va, size)?;
+        let written = bo.map_into(&mut tables.vm);
+        if written.is_err() {
+            tables.vm.unmap(va, size);
+            Space::release(&mut tables, va);
+        }
+        result = space.flush(&mut tables);
+        written.map_err(|error| result.err().unwrap_or(error))?;
+    }
+    bo.mapped_on |= node.bit();
+    mapped.insert((node.number, va), id);
+    process.device.trace(process.pasid, DriverEvent::Mapped { address: va, size });
+    result
+}
 
-    /// UNMAP_MEMORY_FROM_GPU for a node: idempotent. What is mapped for others stays in their page tables.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL` for a bad handle, `EBUSY` while a queue uses it, `ETIME` when the device does not answer.
-    pub(crate) fn unmap_memory(&self, node: &Node, handle: u64) -> Result<()> {
-        let mut state = self.state.lock();
-        let id = state.bo_id(&self.nodes, handle).ok_or(Errno::EINVAL)?;
-        let used = state.is_used_on(node, id);
-        let State { spaces, bos, mapped, .. } = &mut *state;
-        let Some(bo) = bos.get_mut(&id).filter(|_| !spaces.is_empty()) else { return Err(Errno::EINVAL) };
-        if bo.mapped_on & node.bit() == 0 {
-            return Ok(());
-        }
-        if used {
-            return Err(Errno::EBUSY);
-        }
-        let space = spaces.of(node.number).ok_or(Errno::EINVAL)?;
-        if bo.mapped_on & spaces.nodes_of(space) == node.bit() {
-            self.device.hw.os().memory_unmapped(bo.va, bo.size);
-            let mut tables = space.lock();
-            bo.unmap_from(&mut tables);
-            // While the device may have a translation left, the memory counts as mapped and cannot be freed.
-            space.flush(&mut tables)?;
-            Space::release(&mut tables, bo.va);
-        }
-        bo.mapped_on &= !node.bit();
-        mapped.remove(&(node.number, bo.va));
-        let (address, size) = (bo.va, bo.size);
-        self.device.trace(self.pasid, DriverEvent::Unmapped { address, size });
-        Ok(())
+/// UNMAP_MEMORY_FROM_GPU for a node: idempotent. What is mapped for others stays in their page tables.
+///
+/// # Errors
+///
+/// `EINVAL` for a bad handle, `EBUSY` while a queue uses it, `ETIME` when the device does not answer.
+pub(crate) fn unmap_memory<O: Os>(process: &Process<O>, node: &Node, handle: u64) -> Result<()> {
+    let mut state = process.state.lock();
+    let id = state.bo_id(&process.nodes, handle).ok_or(Errno::EINVAL)?;
+    let used = state.is_used_on(node, id);
+    let State { spaces, bos, mapped, .. } = &mut *state;
+    let Some(bo) = bos.get_mut(&id).filter(|_| !spaces.is_empty()) else { return Err(Errno::EINVAL) };
+    if bo.mapped_on & node.bit() == 0 {
+        return Ok(());
     }
+    if used {
+        return Err(Errno::EBUSY);
+    }
+    let space = spaces.of(node.number).ok_or(Errno::EINVAL)?;
+    if bo.mapped_on & spaces.nodes_of(space) == node.bit() {
+        process.device.hw.os().memory_unmapped(bo.va, bo.size);
+        let mut tables = space.lock();
+        bo.unmap_from(&mut tables);
+        // While the device may have a translation left, the memory counts as mapped and cannot be freed.
+        space.flush(&mut tables)?;
+        Space::release(&mut tables, bo.va);
+    }
+    bo.mapped_on &= !node.bit();
+    mapped.remove(&(node.number, bo.va));
+    let (address, size) = (bo.va, bo.size);
+    process.device.trace(process.pasid, DriverEvent::Unmapped { address, size });
+    Ok(())
 }

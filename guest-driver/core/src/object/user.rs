@@ -7,10 +7,11 @@ use alloc::sync::{Arc, Weak};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Object, UserMemory};
-use crate::drm::Client;
+use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::fence::Wanted;
 use crate::os::{AllocFlags, Backing, BoPage, Change, Invalidate, Os, PAGE_SIZE, ProcessKey, UserPin};
+use crate::space::Space;
 use crate::sync::Mutex;
 
 /// How long a change of the memory waits for the work that uses it, as long as amdgpu waits for a ring.
@@ -18,6 +19,21 @@ const CHANGE_NS: u64 = 10_000_000_000;
 
 /// How long a submission sleeps between two looks at a change that is on its way.
 const LOOK_US: u64 = 100;
+
+/// The file of the render node that has memory of a program mapped for the GPU.
+pub(crate) trait Holder<O: Os>: Send + Sync {
+    /// Returns its device.
+    fn device(&self) -> &Arc<Device<O>>;
+
+    /// Returns its address space.
+    fn space(&self) -> &Space<O>;
+
+    /// Returns whether it has been closed, and has released what it had.
+    fn is_closed(&self) -> bool;
+
+    /// Looks what of its work is over, and hands over what is next.
+    fn pump(&self);
+}
 
 /// Which memory it is.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +50,7 @@ pub(crate) struct UserArgs {
 pub(crate) struct UserRange<O: Os> {
     args: UserArgs,
     /// Who has them mapped for the GPU.
-    client: Weak<Client<O>>,
+    client: Weak<dyn Holder<O>>,
     pinned: Mutex<O, Option<Arc<UserMemory<O>>>>,
     /// Page tables that are being written, which may still lead to other pages than the pinned ones.
     writing: AtomicUsize,
@@ -56,12 +72,12 @@ impl<O: Os> Invalidate for Notice<O> {
 
 impl<O: Os> UserRange<O> {
     pub(super) fn new(
-        client: &Arc<Client<O>>,
+        client: Weak<dyn Holder<O>>,
         args: UserArgs,
         pinned: Mutex<O, Option<Arc<UserMemory<O>>>>,
         object: Weak<Object<O>>,
     ) -> Self {
-        Self { args, client: Arc::downgrade(client), pinned, writing: AtomicUsize::new(0), object }
+        Self { args, client, pinned, writing: AtomicUsize::new(0), object }
     }
 
     /// Whose memory it is.
@@ -117,19 +133,19 @@ impl<O: Os> UserRange<O> {
             if pinned.is_some() { Some(memory) } else { pinned.replace(memory) }
         };
         drop(unused);
-        let written = if client.lock().is_closed() {
+        let written = if client.is_closed() {
             // The file has released what it had when it was closed. These pages came later.
-            self.release(&client);
+            self.release(&*client);
             Err(Errno::ENODEV)
         } else {
-            self.refresh(&client)
+            self.refresh(&*client)
         };
         self.writing.fetch_sub(1, Ordering::AcqRel);
         written
     }
 
     /// Gives the pages back: no work will use them any more.
-    pub(crate) fn release(&self, client: &Client<O>) {
+    pub(crate) fn release(&self, client: &dyn Holder<O>) {
         let pinned = self.pinned.lock().take();
         if pinned.is_some() && self.refresh(client).is_err() && client.device().hw.alive() {
             // The device may still use them.
@@ -138,7 +154,7 @@ impl<O: Os> UserRange<O> {
     }
 
     /// Writes the page tables anew that map the object.
-    fn refresh(&self, client: &Client<O>) -> Result<()> {
+    fn refresh(&self, client: &dyn Holder<O>) -> Result<()> {
         let Some(object) = self.object.upgrade() else { return Ok(()) };
         let backing: Arc<dyn Backing> = object;
         client.space().refresh(&backing)
@@ -172,7 +188,7 @@ impl<O: Os> UserRange<O> {
                 _ => renewed,
             }
         };
-        if self.refresh(&client).is_err() {
+        if self.refresh(&*client).is_err() {
             // The device may still use the old pages: they are left to it.
             core::mem::forget(old.clone());
         }

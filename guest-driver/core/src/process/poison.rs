@@ -3,19 +3,11 @@
 
 use core::sync::atomic::Ordering;
 
-use belfry_abi::kfd::event::{
-    HwExceptionData, KFD_HW_EXCEPTION_ECC, KFD_HW_EXCEPTION_WHOLE_GPU_RESET, KFD_MEM_ERR_POISON_CONSUMED,
-    MemoryExceptionData, MemoryExceptionFailure,
-};
+use belfry_abi::kfd::event::{KFD_MEM_ERR_POISON_CONSUMED, MemoryExceptionData, MemoryExceptionFailure};
 
 use super::Process;
 use crate::node::Node;
 use crate::os::{LogLevel, Os, WorkItem as _};
-
-/// Whether a memory exception tells of poison.
-pub(super) fn is_poison(data: &MemoryExceptionData) -> bool {
-    data.error_type == KFD_MEM_ERR_POISON_CONSUMED
-}
 
 impl<O: Os> Process<O> {
     /// A wave or an engine of this process has consumed poison: its queues will stop, its events will be set, and the queues of other
@@ -37,19 +29,5 @@ impl<O: Os> Process<O> {
         // A page fault that is still to be told of says less.
         *self.fault.lock() = Some(data);
         self.fault_work.queue();
-    }
-
-    /// Tells the program of a memory fault, after which its queues have been stopped.
-    pub(super) fn tell_fault(&self, data: MemoryExceptionData) {
-        if is_poison(&data) {
-            self.events.hw_error(HwExceptionData {
-                // As Linux leaves it, though nothing was reset.
-                reset_type: KFD_HW_EXCEPTION_WHOLE_GPU_RESET,
-                reset_cause: KFD_HW_EXCEPTION_ECC,
-                memory_lost: 1,
-                gpu_id: data.gpu_id,
-            });
-        }
-        self.events.memory_exception(data);
     }
 }

@@ -13,7 +13,9 @@ use belfry_abi::regs::osssys;
 
 use super::Process;
 use crate::errno::Errno;
+use crate::memory;
 use crate::os::{Change, PAGE_SIZE};
+use crate::queue_manager;
 use crate::testing::{Bench, FakeOs, OWN_DOORBELLS, OWN_REGISTERS, lock, walk};
 
 const USER: u64 = 0x10_0000;
@@ -26,7 +28,7 @@ fn with_queue(bench: &Bench, key: u64) -> Arc<Process<FakeOs>> {
     bench.memory(&process, save, area.total(area.cwsr_size), AllocFlags::USERPTR);
     let mut args = queue_args(bench, &process, save);
     bench.memory(&process, 0x2000_0000, 5 * PAGE_SIZE, AllocFlags::GTT);
-    process.create_queue(&mut args).unwrap();
+    queue_manager::create_queue(&process, &mut args).unwrap();
     process
 }
 
@@ -86,8 +88,8 @@ fn doorbells_and_the_page_of_flushes_are_mapped_where_the_device_finds_its_own_a
         assert_eq!((address, bits & (wanted | PTE_EXECUTABLE)), (bus, wanted), "{va:#x}");
     }
     for handle in handles {
-        process.unmap_memory(process.nodes.first(), handle).unwrap();
-        process.free_memory(handle).unwrap();
+        memory::unmap_memory(&process, process.nodes.first(), handle).unwrap();
+        memory::free_memory(&process, handle).unwrap();
     }
     assert!(expected.iter().all(|&(va, _)| entry(va).is_none()));
 }
@@ -101,7 +103,7 @@ fn queues_stop_before_pages_go_however_a_process_ends() {
         match end {
             "exit" => bench.kfd.exit(process.key()),
             "last close" => bench.kfd.close(&process),
-            _ => bench.device.remove_processes(),
+            _ => crate::lifetime::end_all(&bench.processes),
         }
         let mut gone = trace(&bench);
         assert_eq!(gone[..2], ["add", "remove"], "{end}: {gone:?}");
@@ -131,15 +133,15 @@ fn memory_the_device_may_still_translate_to_is_not_freed() {
     // The process runs in VMID 8.
     bench.device.hw.write_at(8, osssys::IH_VMID_0_LUT(u32::from(process.pasid)));
     *lock(&bench.os().deaf) = true;
-    assert_eq!(process.unmap_memory(process.nodes.first(), handle), Err(Errno::ETIME));
-    assert_eq!(process.free_memory(handle), Err(Errno::EBUSY));
+    assert_eq!(memory::unmap_memory(&process, process.nodes.first(), handle), Err(Errno::ETIME));
+    assert_eq!(memory::free_memory(&process, handle), Err(Errno::EBUSY));
     // New pages come, and the old ones stay.
     let notice = lock(&bench.os().notices)[0].clone();
     notice.invalidated(&Change { start: 0, end: 1 << 47, unmapped: false, held: false });
     assert_eq!(trace(&bench), [""; 0]);
     *lock(&bench.os().deaf) = false;
-    process.unmap_memory(process.nodes.first(), handle).unwrap();
-    process.free_memory(handle).unwrap();
+    memory::unmap_memory(&process, process.nodes.first(), handle).unwrap();
+    memory::free_memory(&process, handle).unwrap();
     assert_eq!(trace(&bench), ["unpin"], "the new pages");
 }
 
@@ -168,18 +170,21 @@ fn a_pin_only_a_queue_holds_is_dropped_without_the_lock() {
     }
     // Of the three old pins one is the write pointer's, and the queue holds it.
     assert_eq!(trace(&bench), ["add", "unpin", "unpin"]);
-    process.destroy_queue(0).unwrap();
+    queue_manager::destroy_queue(&process, 0).unwrap();
     assert_eq!(trace(&bench), ["add", "unpin", "unpin", "remove", "unpin"]);
 }
 
 /// UPDATE_QUEUE with the ring that `with_queue` gives, and a share.
 fn update(process: &Process<FakeOs>, percentage: u32) -> Result<(), Errno> {
-    process.update_queue(&UpdateQueueArgs {
-        ring_base_address: USER,
-        ring_size: PAGE_SIZE as u32,
-        queue_percentage: percentage,
-        ..Default::default()
-    })
+    queue_manager::update_queue(
+        process,
+        &UpdateQueueArgs {
+            ring_base_address: USER,
+            ring_size: PAGE_SIZE as u32,
+            queue_percentage: percentage,
+            ..Default::default()
+        },
+    )
 }
 
 #[test]
@@ -198,11 +203,11 @@ fn queue_is_on_the_scheduler_while_it_has_a_share() {
 fn queue_of_a_process_that_faulted_is_not_mapped_again() {
     let bench = Bench::new();
     let process = with_queue(&bench, 1);
-    process.evict();
+    queue_manager::evict(&process);
     assert_eq!(trace(&bench), ["add", "remove"]);
     update(&process, 50).unwrap();
-    process.evict();
-    process.destroy_queue(0).unwrap();
+    queue_manager::evict(&process);
+    queue_manager::destroy_queue(&process, 0).unwrap();
     assert_eq!(trace(&bench), ["add", "remove"]);
 }
 
@@ -214,7 +219,7 @@ fn queue_of_a_device_that_was_reset_is_not_mapped_again() {
     let before = trace(&bench);
     assert_eq!(update(&process, 50), Err(Errno::EIO));
     assert_eq!(update(&process, 50), Err(Errno::EIO));
-    process.destroy_queue(0).unwrap();
+    queue_manager::destroy_queue(&process, 0).unwrap();
     assert_eq!(trace(&bench), before);
 }
 

@@ -7,50 +7,48 @@ use crate::os::{Clock, DriverEvent, Os};
 use crate::process::{Locked, Phase, Process};
 use crate::queue::Life;
 
-impl<O: Os> Process<O> {
-    /// Takes all queues off the scheduler for good, after a memory fault.
-    pub(crate) fn evict(&self) {
-        self.evict_queues(&mut self.state.lock());
-    }
+/// Takes all queues off the scheduler for good, after a memory fault.
+pub(crate) fn evict<O: Os>(process: &Process<O>) {
+    evict_queues(process, &mut process.state.lock());
+}
 
-    /// The same, of a process whose state is at hand.
-    pub(crate) fn evict_queues(&self, state: &mut Locked<'_, O>) {
-        if state.phase != Phase::Alive {
-            return;
-        }
-        state.phase = Phase::Evicted;
-        self.suspend_all(state);
-        for queue in state.queues.values_mut().filter(|queue| queue.life == Life::Off) {
-            queue.life = Life::Evicted;
-        }
+/// The same, of a process whose state is at hand.
+pub(crate) fn evict_queues<O: Os>(process: &Process<O>, state: &mut Locked<'_, O>) {
+    if state.phase != Phase::Alive {
+        return;
     }
-
-    /// Takes all queues off the scheduler.
-    pub(crate) fn suspend_all(&self, state: &mut Locked<'_, O>) {
-        self.device.trace(self.pasid, DriverEvent::Evicted);
-        state.count_eviction(self.device.hw.os().clock_ns(Clock::Monotonic));
-        self.for_queues(state, Self::suspend_queue);
+    state.phase = Phase::Evicted;
+    suspend_all(process, state);
+    for queue in state.queues.values_mut().filter(|queue| queue.life == Life::Off) {
+        queue.life = Life::Evicted;
     }
+}
 
-    /// Hands all queues that should run to the scheduler.
-    pub(crate) fn resume_all(&self, state: &mut Locked<'_, O>) {
-        self.for_queues(state, Self::resume_queue);
-        self.device.trace(self.pasid, DriverEvent::Restored);
-        state.end_eviction(self.device.hw.os().clock_ns(Clock::Monotonic));
-    }
+/// Takes all queues off the scheduler.
+pub(crate) fn suspend_all<O: Os>(process: &Process<O>, state: &mut Locked<'_, O>) {
+    process.device.trace(process.pasid, DriverEvent::Evicted);
+    state.count_eviction(process.device.hw.os().clock_ns(Clock::Monotonic));
+    for_queues(process, state, super::suspend_queue);
+}
 
-    /// Does something with each queue, until the device does not answer.
-    fn for_queues(
-        &self,
-        state: &mut Locked<'_, O>,
-        one: impl Fn(&Self, &mut Locked<'_, O>, u32) -> Result<()>,
-    ) {
-        let ids: Vec<u32> = state.queues.keys().copied().collect();
-        for id in ids {
-            // A queue that was lost stays so; the others are served all the same.
-            if one(self, state, id) == Err(Errno::ETIME) {
-                return self.recover_after(Errno::ETIME);
-            }
+/// Hands all queues that should run to the scheduler.
+pub(crate) fn resume_all<O: Os>(process: &Process<O>, state: &mut Locked<'_, O>) {
+    for_queues(process, state, super::resume_queue);
+    process.device.trace(process.pasid, DriverEvent::Restored);
+    state.end_eviction(process.device.hw.os().clock_ns(Clock::Monotonic));
+}
+
+/// Does something with each queue, until the device does not answer.
+fn for_queues<O: Os>(
+    process: &Process<O>,
+    state: &mut Locked<'_, O>,
+    one: impl Fn(&Process<O>, &mut Locked<'_, O>, u32) -> Result<()>,
+) {
+    let ids: Vec<u32> = state.queues.keys().copied().collect();
+    for id in ids {
+        // A queue that was lost stays so; the others are served all the same.
+        if one(process, state, id) == Err(Errno::ETIME) {
+            return process.recover_after(Errno::ETIME);
         }
     }
 }

@@ -4,6 +4,7 @@ use alloc::string::String;
 use alloc::vec;
 
 use super::*;
+use crate::lifetime;
 use crate::testing::{Bench, lock};
 
 const ALL: u64 = u64::MAX;
@@ -48,8 +49,8 @@ fn processes_begin_with_their_address_space_and_end_once() {
     let client = open(&bench, EventKind::ProcessStart.mask() | EventKind::ProcessEnd.mask());
     let process = bench.process(1);
     assert_eq!(read(&bench, client, 96).unwrap(), "c 1f3 a program\n");
-    process.tear_down();
-    process.tear_down();
+    lifetime::tear_down(&bench.processes, &process);
+    lifetime::tear_down(&bench.processes, &process);
     assert_eq!(read(&bench, client, 96).unwrap(), "d 1f3 a program\n");
     assert_eq!(read(&bench, client, 96), Err(Errno::EAGAIN));
     // A process that has no address space is none that anybody hears of.
@@ -57,7 +58,7 @@ fn processes_begin_with_their_address_space_and_end_once() {
     bench.raise_fault(&other);
     let _ = bench.kfd.interrupt();
     bench.os().run_work();
-    other.tear_down();
+    lifetime::tear_down(&bench.processes, &other);
     assert_eq!(read(&bench, client, 96), Err(Errno::EAGAIN));
 }
 

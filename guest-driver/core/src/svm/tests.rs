@@ -10,12 +10,14 @@ use belfry_abi::kfd::memory::{AllocFlags, AllocMemoryOfGpuArgs};
 use belfry_abi::kfd::svm::*;
 use belfry_abi::partition::ComputePartition;
 
-use super::attributes::Access;
-use super::ranges::Growth;
 use super::*;
 use crate::config::Config;
+use crate::lifetime;
+use crate::memory as objects;
 use crate::node::Nodes;
 use crate::os::DeviceInfo;
+use crate::queue_manager;
+use crate::ranges::{Access, Growth, Ranges};
 use crate::testing::{Bench, FakeOs, lock, walk};
 
 const PAGE: u64 = PAGE_SIZE;
@@ -29,7 +31,7 @@ const fn attribute(kind: u32, value: u32) -> SvmAttribute {
 
 fn set(process: &Arc<Process<FakeOs>>, start: u64, size: u64, list: &[SvmAttribute]) -> Result<()> {
     let args = SvmArgs { start_addr: start, size, op: KFD_IOCTL_SVM_OP_SET_ATTR, nattr: list.len() as u32 };
-    process.svm(&args, &mut list.to_vec())
+    change(process, &args, &mut list.to_vec())
 }
 
 fn get(
@@ -40,7 +42,7 @@ fn get(
 ) -> Result<Vec<SvmAttribute>> {
     let args = SvmArgs { start_addr: start, size, op: KFD_IOCTL_SVM_OP_GET_ATTR, nattr: list.len() as u32 };
     let mut list = list.to_vec();
-    process.svm(&args, &mut list)?;
+    change(process, &args, &mut list)?;
     Ok(list)
 }
 
@@ -122,7 +124,7 @@ fn several_ranges_answer_with_what_they_have_in_common() {
     let gpu = u32::from(nodes.first().gpu_id);
     let set = |ranges: &mut Ranges, range: &Range<u64>, list: &[SvmAttribute]| {
         let mut list = list.to_vec();
-        attributes::check(&nodes, &mut list).unwrap();
+        ranges::check(&nodes, &mut list).unwrap();
         ranges.set(range, &list);
     };
     let (first, second) = (0..PAGE, PAGE..2 * PAGE);
@@ -230,7 +232,7 @@ fn what_is_not_accepted_changes_nothing() {
         assert_eq!(get(&process, VA, PAGE, &one(kind, value)), Err(error), "{kind} {value}");
     }
     let args = SvmArgs { start_addr: VA, size: PAGE, op: 2, nattr: 0 };
-    assert_eq!(process.svm(&args, &mut []), Err(Errno::EINVAL));
+    assert_eq!(change(&process, &args, &mut []), Err(Errno::EINVAL));
     // Locations that are none, and no attributes at all, are accepted.
     set(&process, VA, PAGE, &one(KFD_IOCTL_SVM_ATTR_PREFERRED_LOC, UNDEFINED)).unwrap();
     set(&process, VA, PAGE, &[]).unwrap();
@@ -264,18 +266,18 @@ fn access_maps_pages_with_the_rights_of_flags_and_of_the_program() {
         flags: (AllocFlags::VRAM | AllocFlags::WRITABLE).bits(),
         ..Default::default()
     };
-    assert_eq!(process.alloc_memory(&mut args), Err(Errno::EADDRINUSE));
+    assert_eq!(objects::alloc_memory(&process, &mut args), Err(Errno::EADDRINUSE));
     args = AllocMemoryOfGpuArgs {
         va_addr: VA + MIB,
         mmap_offset: VA + 2 * PAGE,
         flags: (AllocFlags::USERPTR | AllocFlags::WRITABLE).bits(),
         ..args
     };
-    assert_eq!(process.alloc_memory(&mut args), Err(Errno::EADDRINUSE));
+    assert_eq!(objects::alloc_memory(&process, &mut args), Err(Errno::EADDRINUSE));
     args = AllocMemoryOfGpuArgs { mmap_offset: 0, flags: AllocFlags::VRAM.bits(), ..args };
-    process.alloc_memory(&mut args).unwrap();
+    objects::alloc_memory(&process, &mut args).unwrap();
     set(&process, VA + MIB, PAGE, &[access(&bench)]).unwrap();
-    assert_eq!(process.map_memory(process.nodes.first(), args.handle), Err(Errno::EINVAL));
+    assert_eq!(objects::map_memory(&process, process.nodes.first(), args.handle), Err(Errno::EINVAL));
     let trace = lock(&bench.os().trace).clone();
     assert!(trace.iter().all(|what| !what.contains("under a lock")), "{trace:?}");
 }
@@ -308,12 +310,16 @@ fn with_queue(bench: &Bench) -> (Arc<Process<FakeOs>>, u64, u64) {
     let area = (bench.device.hw.asic().save_area)(&bench.device.config);
     let (va, size) = (VA + 64 * MIB, area.total(area.cwsr_size));
     let mut args = crate::process::queue_args(bench, &process, va);
-    assert_eq!(process.create_queue(&mut args), Err(Errno::EINVAL), "nothing is there");
+    assert_eq!(queue_manager::create_queue(&process, &mut args), Err(Errno::EINVAL), "nothing is there");
     set(&process, va, size, &[access(bench)]).unwrap();
-    assert_eq!(process.create_queue(&mut args), Err(Errno::EINVAL), "it need not stay mapped");
+    assert_eq!(
+        queue_manager::create_queue(&process, &mut args),
+        Err(Errno::EINVAL),
+        "it need not stay mapped"
+    );
     let always = attribute(KFD_IOCTL_SVM_ATTR_SET_FLAGS, KFD_IOCTL_SVM_FLAG_GPU_ALWAYS_MAPPED);
     set(&process, va, size, &[always]).unwrap();
-    process.create_queue(&mut args).unwrap();
+    queue_manager::create_queue(&process, &mut args).unwrap();
     (process, va, size)
 }
 
@@ -453,7 +459,7 @@ fn buffer_objects_and_shared_memory_of_an_address_space_keep_out_of_each_others_
     claim(VA + PAGE, PAGE).unwrap();
     assert_eq!([claim(VA, PAGE), claim(VA + 2 * PAGE, PAGE)], [Err(Errno::EINVAL); 2]);
     // The file of the render node goes on with the address space of a process that has ended.
-    process.tear_down();
+    lifetime::tear_down(&bench.processes, &process);
     claim(VA, PAGE).unwrap();
     claim(VA + 2 * PAGE, 4 * PAGE).unwrap();
     let root = space.root();

@@ -12,6 +12,7 @@ use belfry_abi::kfd::memory::{AllocFlags, AllocMemoryOfGpuArgs};
 
 use super::scheduler::FakeScheduler;
 use super::{FakeOs, lock, registers};
+use crate::acquire;
 use crate::asic;
 use crate::bo::BoKind;
 use crate::config::Config;
@@ -19,14 +20,17 @@ use crate::device::Device;
 use crate::gart::quad;
 use crate::hw::Hw;
 use crate::kfd::Kfd;
+use crate::memory;
 use crate::os::ProcessKey;
 use crate::process::Process;
+use crate::processes::Processes;
 
 const VRAM: usize = 8 << 20;
 
 pub(crate) struct Bench {
     pub(crate) device: Arc<Device<FakeOs>>,
-    pub(crate) kfd: Kfd<FakeOs>,
+    pub(crate) kfd: Arc<Kfd<FakeOs>>,
+    pub(crate) processes: Arc<Processes<FakeOs>>,
     /// Addresses of the interrupt ring and of its write pointer.
     ring: usize,
     wptr: usize,
@@ -36,7 +40,8 @@ impl Bench {
     pub(crate) fn new() -> Self {
         let hw = Arc::new(Hw::new(FakeOs::new(VRAM), registers(), asic::ANY));
         let config = Config { vram_size: VRAM as u64, cus: 2, ..Config::default() };
-        let device = Device::with_config(hw, config).unwrap();
+        let processes = Processes::new(hw.os()).unwrap();
+        let device = Device::with_config(hw, config, processes.clone()).unwrap();
         device.gart.enable();
         *lock(&device.hw.os().users.vram) = Some(Arc::downgrade(&device.vram));
         let (ring, wptr) = {
@@ -47,7 +52,13 @@ impl Bench {
         };
         let (ring_address, size) = device.scheduler_ring();
         *lock(&device.hw.os().scheduler) = Some(FakeScheduler { ring: ring_address, size, taken: 0 });
-        Self { kfd: Kfd::of(device.clone()), device, ring, wptr }
+        Self {
+            processes: processes.clone(),
+            kfd: Arc::new(Kfd::of(processes.clone(), device.clone())),
+            device,
+            ring,
+            wptr,
+        }
     }
 
     pub(crate) fn os(&self) -> &FakeOs {
@@ -59,14 +70,14 @@ impl Bench {
         let process = self.kfd.open(ProcessKey(key)).unwrap();
         // The file's identity is its descriptor.
         self.kfd.drm_open(key, 0).unwrap();
-        process.acquire_vm(process.nodes.first(), key as i32).unwrap();
+        acquire::acquire_vm(&self.processes, &process, process.nodes.first(), key as i32).unwrap();
         process
     }
 
     /// Ends a process and closes its file.
     pub(crate) fn end(&self, key: u64) {
         self.kfd.exit(ProcessKey(key));
-        self.kfd.drm_close(&self.device.client(key).unwrap());
+        self.kfd.drm_close(&self.processes.client(key).unwrap());
     }
 
     /// Allocates and maps memory; returns its handle.
@@ -85,8 +96,8 @@ impl Bench {
             flags: (flags | AllocFlags::WRITABLE).bits(),
             ..Default::default()
         };
-        process.alloc_memory(&mut args).unwrap();
-        process.map_memory(process.nodes.first(), args.handle).unwrap();
+        memory::alloc_memory(process, &mut args).unwrap();
+        memory::map_memory(process, process.nodes.first(), args.handle).unwrap();
         args.handle
     }
 

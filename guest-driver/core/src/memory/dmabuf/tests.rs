@@ -7,6 +7,7 @@ use belfry_abi::kfd::memory::{AllocFlags, ExportDmabufArgs, GetDmabufInfoArgs, I
 
 use super::info;
 use crate::errno::{Errno, Result};
+use crate::memory;
 use crate::os::{PAGE_SIZE, ProcessKey};
 use crate::process::Process;
 use crate::testing::{Bench, FD_END, FakeOs, lock, walk};
@@ -17,14 +18,14 @@ const SIZE: u64 = 5 * PAGE_SIZE;
 
 fn export(process: &Arc<Process<FakeOs>>, handle: u64) -> Result<i32> {
     let mut args = ExportDmabufArgs { handle, ..Default::default() };
-    process.export_dmabuf(&mut args).map(|()| args.dmabuf_fd as i32)
+    memory::export_dmabuf(process, &mut args).map(|()| args.dmabuf_fd as i32)
 }
 
 fn import(bench: &Bench, process: &Arc<Process<FakeOs>>, fd: i32) -> Result<u64> {
     let gpu_id = u32::from(bench.device.gpu_id());
     let mut args =
         ImportDmabufArgs { va_addr: ELSEWHERE, gpu_id, dmabuf_fd: fd as u32, ..Default::default() };
-    process.import_dmabuf(&mut args).map(|()| args.handle)
+    memory::import_dmabuf(process, &mut args).map(|()| args.handle)
 }
 
 fn close(bench: &Bench, fd: i32) {
@@ -47,7 +48,7 @@ fn both_processes_have_the_same_pages_with_all_rights() {
         let fd = export(&one, handle).unwrap();
         let imported = import(&bench, &two, fd).unwrap();
         assert_eq!(place(&bench, &two, ELSEWHERE), None, "it is mapped when that is asked for");
-        two.map_memory(two.nodes.first(), imported).unwrap();
+        memory::map_memory(&two, two.nodes.first(), imported).unwrap();
         for offset in (0..SIZE).step_by(PAGE_SIZE as usize) {
             let (first, _) = place(&bench, &one, VA + offset).unwrap();
             let (second, entry) = place(&bench, &two, ELSEWHERE + offset).unwrap();
@@ -56,9 +57,9 @@ fn both_processes_have_the_same_pages_with_all_rights() {
             assert_ne!(entry & PTE_WRITEABLE, 0);
         }
         assert_eq!(place(&bench, &two, ELSEWHERE + SIZE), None);
-        two.unmap_memory(two.nodes.first(), imported).unwrap();
+        memory::unmap_memory(&two, two.nodes.first(), imported).unwrap();
         assert_eq!(place(&bench, &two, ELSEWHERE), None);
-        assert_eq!(two.free_memory(imported), Ok(()));
+        assert_eq!(memory::free_memory(&two, imported), Ok(()));
     }
 }
 
@@ -77,8 +78,8 @@ fn memory_stays_until_its_last_reference_goes_whichever_that_is() {
         let handle = bench.memory(&exporter, VA, SIZE, kind);
         let fd = export(&exporter, handle).unwrap();
         // The exporter frees its own, and ends.
-        exporter.unmap_memory(exporter.nodes.first(), handle).unwrap();
-        exporter.free_memory(handle).unwrap();
+        memory::unmap_memory(&exporter, exporter.nodes.first(), handle).unwrap();
+        memory::free_memory(&exporter, handle).unwrap();
         bench.end(1);
         drop(exporter);
         let held = used(&bench);
@@ -91,13 +92,13 @@ fn memory_stays_until_its_last_reference_goes_whichever_that_is() {
         // What was imported can be exported again.
         let again = export(&importer, imported[0]).unwrap();
         for handle in imported {
-            importer.free_memory(handle).unwrap();
+            memory::free_memory(&importer, handle).unwrap();
         }
         assert_eq!(used(&bench), held, "{kind:?}: the second descriptor holds it");
         let last = import(&bench, &importer, again).unwrap();
         close(&bench, again);
         assert_eq!(used(&bench), held);
-        assert_eq!(importer.free_memory(last), Ok(()));
+        assert_eq!(memory::free_memory(&importer, last), Ok(()));
         assert_eq!(used(&bench), before, "{kind:?}");
         assert!(!lock(&bench.os().trace).contains(&"descriptor under a lock"));
     }
@@ -110,7 +111,7 @@ fn imported_memory_goes_with_its_process() {
     let (one, two) = (bench.process(1), bench.process(2));
     let fd = export(&one, bench.memory(&one, VA, SIZE, AllocFlags::VRAM)).unwrap();
     let imported = import(&bench, &two, fd).unwrap();
-    two.map_memory(two.nodes.first(), imported).unwrap();
+    memory::map_memory(&two, two.nodes.first(), imported).unwrap();
     close(&bench, fd);
     bench.end(1);
     assert!(bench.device.vram.free_bytes() < free);
@@ -184,15 +185,15 @@ fn what_is_no_memory_of_the_driver_is_refused() {
         dmabuf_fd: fd as u32,
         ..Default::default()
     };
-    assert_eq!(process.import_dmabuf(&mut args), Err(Errno::EINVAL));
+    assert_eq!(memory::import_dmabuf(&process, &mut args), Err(Errno::EINVAL));
     let without_vm = bench.kfd.open(ProcessKey(2)).unwrap();
     assert_eq!(import(&bench, &without_vm, fd), Err(Errno::ENODEV));
 
     // An address that cannot be mapped is refused when it is mapped, as for any buffer object.
     args = ImportDmabufArgs { va_addr: VA, gpu_id: u32::from(bench.device.gpu_id()), ..args };
-    process.import_dmabuf(&mut args).unwrap();
+    memory::import_dmabuf(&process, &mut args).unwrap();
     assert_eq!(
-        process.map_memory(process.nodes.first(), args.handle),
+        memory::map_memory(&process, process.nodes.first(), args.handle),
         Err(Errno::EINVAL),
         "the exporter's own is there"
     );

@@ -1,26 +1,22 @@
-//! What a debugger asks for: exceptions, and devices (`kfd_dbg_ev_query_debug_event`, `kfd_dbg_trap_query_exception_info`,
-//! `kfd_dbg_trap_device_snapshot`).
+//! Exceptions that a debugger asks for (`kfd_dbg_ev_query_debug_event`, `kfd_dbg_trap_query_exception_info`).
 
 use alloc::vec::Vec;
 
-use belfry_abi::kfd::debug::{DbgDeviceInfoEntry, ExceptionCode, RuntimeInfo};
+use belfry_abi::kfd::debug::{ExceptionCode, RuntimeInfo};
 use zerocopy::IntoBytes;
 
 use super::{Debug, Exceptions};
-use crate::aperture::apertures;
 use crate::errno::{Errno, Result};
-use crate::node::{Node, Nodes};
+use crate::node::Nodes;
 use crate::os::Os;
-use crate::process::Process;
-use crate::topology;
 
 /// What has exceptions that a debugger has asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Pending {
-    pub(super) status: u64,
-    pub(super) queue: u32,
+pub(crate) struct Pending {
+    pub(crate) status: u64,
+    pub(crate) queue: u32,
     /// The id of the node; 0 for the process.
-    pub(super) gpu: u32,
+    pub(crate) gpu: u32,
 }
 
 impl<O: Os> Exceptions<O> {
@@ -45,7 +41,7 @@ impl<O: Os> Debug<O> {
     /// # Errors
     ///
     /// `EAGAIN` when there is none.
-    pub(super) fn query(&self, forget: u64) -> Result<Pending> {
+    pub(crate) fn query(&self, forget: u64) -> Result<Pending> {
         let mut exceptions = self.exceptions.lock();
         let exceptions = &mut *exceptions;
         let enabled = exceptions.enabled;
@@ -71,7 +67,7 @@ impl<O: Os> Debug<O> {
     /// # Errors
     ///
     /// `EINVAL` for an unknown exception, queue or GPU, `ENODATA` when there was none.
-    pub(super) fn info(
+    pub(crate) fn info(
         &self,
         (code, source): (ExceptionCode, u32),
         nodes: &Nodes,
@@ -97,7 +93,7 @@ impl<O: Os> Debug<O> {
     }
 
     /// Chooses exceptions; whether some of them have come already.
-    pub(super) fn enable(&self, mask: u64) -> Option<alloc::sync::Arc<O::EventFile>> {
+    pub(crate) fn enable(&self, mask: u64) -> Option<alloc::sync::Arc<O::EventFile>> {
         let mut exceptions = self.exceptions.lock();
         exceptions.enabled = mask;
         let queues = exceptions.queues.values().fold(0, |all, queue| all | queue.status);
@@ -107,48 +103,12 @@ impl<O: Os> Debug<O> {
     }
 
     /// The exceptions of the node with an id; those in `forget` are forgotten.
-    pub(super) fn device_status(&self, gpu: u32, forget: u64) -> u64 {
+    pub(crate) fn device_status(&self, gpu: u32, forget: u64) -> u64 {
         let mut exceptions = self.exceptions.lock();
         exceptions.devices.get_mut(&gpu).map_or(0, |all| {
             let status = *all;
             *all &= !forget;
             status
         })
-    }
-}
-
-impl<O: Os> Process<O> {
-    /// What a debugger is told of a node.
-    pub(super) fn debug_info(&self, node: &Node, exception_status: u64) -> DbgDeviceInfoEntry {
-        let device = &self.device;
-        let (info, config, asic) = (device.hw.os().device_info(), &node.config, device.hw.asic());
-        let apertures = apertures(node.gpu_id, &asic.apertures);
-        DbgDeviceInfoEntry {
-            exception_status,
-            lds_base: apertures.lds_base,
-            lds_limit: apertures.lds_limit,
-            scratch_base: apertures.scratch_base,
-            scratch_limit: apertures.scratch_limit,
-            gpuvm_base: apertures.gpuvm_base,
-            gpuvm_limit: apertures.gpuvm_limit,
-            gpu_id: u32::from(node.gpu_id),
-            location_id: self.nodes.location_id(node, &info),
-            vendor_id: u32::from(info.vendor_id),
-            device_id: u32::from(info.device_id),
-            revision_id: u32::from(info.revision_id),
-            subsystem_vendor_id: u32::from(info.subsystem_vendor_id),
-            subsystem_device_id: u32::from(info.subsystem_id),
-            fw_version: asic.product.fw_version,
-            gfx_target_version: asic.gfx_target_version,
-            simd_count: config.cus * asic.simds_per_cu,
-            max_waves_per_simd: config.waves_per_simd,
-            array_count: config.xccs.max(1) * config.shader_engines * config.arrays_per_engine,
-            simd_arrays_per_engine: config.arrays_per_engine,
-            num_xcc: config.xccs,
-            capability: topology::capability(device),
-            debug_prop: asic.product.debug_prop,
-            capability2: 0,
-            pad: 0,
-        }
     }
 }

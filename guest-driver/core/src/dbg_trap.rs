@@ -18,11 +18,14 @@ use belfry_abi::kfd::queue::KFD_MAX_NUM_OF_QUEUES_PER_PROCESS;
 use belfry_abi::kfd::topology::HSA_CAP_TRAP_DEBUG_PRECISE_MEMORY_OPERATIONS_SUPPORTED;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
+use crate::debug;
 use crate::device::Device;
 use crate::errno::{Errno, Result};
+use crate::lifetime;
 use crate::node::Node;
 use crate::os::{Os, Target};
 use crate::process::{Locked, Phase, Process};
+use crate::processes::Processes;
 use crate::request::{LaunchControl, NodeWatch};
 
 /// Runs an operation for `debugger`, the calling process.
@@ -32,13 +35,17 @@ use crate::request::{LaunchControl, NodeWatch};
 /// `ESRCH` for a process that there is not or that has not opened the node, `EPERM` for one that the caller does not trace
 /// and for an operation that needs a runtime, `EINVAL` for an unknown operation and where no debugger is attached, and those of
 /// the operation.
-pub(crate) fn dbg_trap<O: Os>(debugger: &Arc<Process<O>>, args: &mut DbgTrapArgs) -> Result<u32> {
+pub(crate) fn dbg_trap<O: Os>(
+    processes: &Arc<Processes<O>>,
+    debugger: &Arc<Process<O>>,
+    args: &mut DbgTrapArgs,
+) -> Result<u32> {
     let device = &debugger.device;
     let target = device.hw.os().target(args.pid)?;
-    let known = device.processes().into_iter().find(|process| process.key() == target.key());
+    let known = processes.of_key(target.key());
     let op = DbgTrapOp::of(args.op);
     if op == Some(DbgTrapOp::Enable) {
-        return with(args, |args| enable(debugger, known.as_ref(), target, args));
+        return with(args, |args| enable(processes, debugger, known.as_ref(), target, args));
     }
     let process = known.ok_or(Errno::ESRCH)?;
     let may = Arc::ptr_eq(&process, debugger)
@@ -49,8 +56,8 @@ pub(crate) fn dbg_trap<O: Os>(debugger: &Arc<Process<O>>, args: &mut DbgTrapArgs
     }
     drop(target);
     if op == Some(DbgTrapOp::Disable) {
-        let target = process.detach().ok_or(Errno::EINVAL)?;
-        device.close_process(&process);
+        let target = debug::detach(&process).ok_or(Errno::EINVAL)?;
+        lifetime::close(processes, &process);
         drop(target);
         return Ok(0);
     }
@@ -71,7 +78,7 @@ pub(crate) fn dbg_trap<O: Os>(debugger: &Arc<Process<O>>, args: &mut DbgTrapArgs
         DbgTrapOp::SendRuntimeEvent => {
             drop(state);
             with(args, |args: &mut DbgTrapSendRuntimeEventArgs| {
-                process.send_to_runtime(args.exception_mask, args.gpu_id, args.queue_id)
+                debug::send_to_runtime(&process, args.exception_mask, args.gpu_id, args.queue_id)
             })
         }
         DbgTrapOp::SetExceptionsEnabled => {
@@ -82,27 +89,28 @@ pub(crate) fn dbg_trap<O: Os>(debugger: &Arc<Process<O>>, args: &mut DbgTrapArgs
                 Ok(())
             })
         }
-        DbgTrapOp::SetWaveLaunchOverride => with(args, |args| process.launch_override(&mut state, args)),
+        DbgTrapOp::SetWaveLaunchOverride => with(args, |args| launch_override(&process, &mut state, args)),
         DbgTrapOp::SetWaveLaunchMode => with(args, |args: &mut DbgTrapSetWaveLaunchModeArgs| {
-            process.launch_mode(&mut state, args.launch_mode & 0xff)
+            launch_mode(&process, &mut state, args.launch_mode & 0xff)
         }),
         DbgTrapOp::SuspendQueues => {
             drop(state);
             let one = read::<DbgTrapSuspendQueuesArgs>(args)?;
             let mut ids = queue_ids(device, one.queue_array_ptr, one.num_queues)?.unwrap_or_default();
-            let count = process.suspend_debugged(&mut process.state.lock(), &mut ids, one.exception_mask);
+            let count =
+                debug::suspend_debugged(&process, &mut process.state.lock(), &mut ids, one.exception_mask);
             give_ids(device, one.queue_array_ptr, &ids).map(|()| count)
         }
         DbgTrapOp::ResumeQueues => {
             drop(state);
             let one = read::<DbgTrapResumeQueuesArgs>(args)?;
             let mut ids = queue_ids(device, one.queue_array_ptr, one.num_queues)?;
-            let count = process.resume_debugged(&mut process.state.lock(), ids.as_deref_mut());
+            let count = debug::resume_debugged(&process, &mut process.state.lock(), ids.as_deref_mut());
             give_ids(device, one.queue_array_ptr, ids.as_deref().unwrap_or_default()).map(|()| count)
         }
-        DbgTrapOp::SetNodeAddressWatch => with(args, |args| process.set_watch(&mut state, args)),
+        DbgTrapOp::SetNodeAddressWatch => with(args, |args| set_watch(&process, &mut state, args)),
         DbgTrapOp::ClearNodeAddressWatch => {
-            with(args, |args: &mut DbgTrapClearNodeAddressWatchArgs| process.clear_watch(&mut state, args))
+            with(args, |args: &mut DbgTrapClearNodeAddressWatchArgs| clear_watch(&process, &mut state, args))
         }
         DbgTrapOp::SetFlags => with(args, |args: &mut DbgTrapSetFlagsArgs| {
             let before = core::mem::replace(&mut args.flags, state.debug.flags);
@@ -115,7 +123,7 @@ pub(crate) fn dbg_trap<O: Os>(debugger: &Arc<Process<O>>, args: &mut DbgTrapArgs
                 return Err(Errno::EACCES);
             }
             state.debug.flags = before;
-            process.apply_debug(&mut state)
+            debug::apply_debug(&process, &mut state)
         }),
         DbgTrapOp::QueryDebugEvent => with(args, |args: &mut DbgTrapQueryDebugEventArgs| {
             let pending = process.debug.query(args.exception_mask);
@@ -145,7 +153,7 @@ pub(crate) fn dbg_trap<O: Os>(debugger: &Arc<Process<O>>, args: &mut DbgTrapArgs
                 args.num_entries = 0;
                 return Err(Errno::EINVAL);
             }
-            let entries = process.queue_snapshot(&state, most as usize, args.exception_mask);
+            let entries = debug::queue_snapshot(&process, &state, most as usize, args.exception_mask);
             drop(state);
             let size = size_of::<QueueSnapshotEntry>();
             give_entries(device, args, size, entries.iter().map(IntoBytes::as_bytes))
@@ -159,7 +167,7 @@ pub(crate) fn dbg_trap<O: Os>(debugger: &Arc<Process<O>>, args: &mut DbgTrapArgs
                 let most = core::mem::replace(&mut args.num_entries, process.nodes.count());
                 let entry = |node: &Node| {
                     let status = process.debug.device_status(node.gpu_id.into(), args.exception_mask);
-                    process.debug_info(node, status)
+                    debug::debug_info(&process, node, status)
                 };
                 let entries: Vec<_> = process.nodes.iter().take(most as usize).map(entry).collect();
                 let size = size_of::<DbgDeviceInfoEntry>();
@@ -187,6 +195,7 @@ fn with<T: FromBytes + IntoBytes + Immutable>(
 
 /// Attaches `debugger` to a process, which need not have opened the node yet if the caller traces it.
 fn enable<O: Os>(
+    processes: &Arc<Processes<O>>,
     debugger: &Arc<Process<O>>,
     known: Option<&Arc<Process<O>>>,
     target: O::Target,
@@ -201,22 +210,22 @@ fn enable<O: Os>(
     }
     target.hold()?;
     // As one that has opened the node, so that it lasts until the debugger detaches.
-    let process = device.open_process(target.key())?;
+    let process = lifetime::open(processes, device, target.key())?;
     let attached = os
         .event_file(args.dbg_fd as i32)
-        .and_then(|file| process.attach(debugger.pasid, (target, file), args.exception_mask));
+        .and_then(|file| debug::attach(&process, debugger.pasid, (target, file), args.exception_mask));
     let info = match attached {
         Ok(info) => info,
         Err(error) => {
-            device.close_process(&process);
+            lifetime::close(processes, &process);
             return Err(error);
         }
     };
     let room = info.as_bytes().len().min(args.rinfo_size as usize);
     args.rinfo_size = info.as_bytes().len() as u32;
     os.copy_to_user(args.rinfo_ptr, &info.as_bytes()[..room]).inspect_err(|_| {
-        let target = process.detach();
-        device.close_process(&process);
+        let target = debug::detach(&process);
+        lifetime::close(processes, &process);
         drop(target);
     })
 }
@@ -258,57 +267,63 @@ fn give_entries<'a, O: Os>(
     Ok(())
 }
 
-impl<O: Os> Process<O> {
-    fn launch_override(
-        &self,
-        state: &mut Locked<'_, O>,
-        args: &mut DbgTrapSetWaveLaunchOverrideArgs,
-    ) -> Result<()> {
-        let replace = match args.override_mode {
-            KFD_DBG_TRAP_OVERRIDE_OR => false,
-            KFD_DBG_TRAP_OVERRIDE_REPLACE => true,
-            _ => return Err(Errno::EPERM),
-        };
-        let (bits, request) = (args.enable_mask, args.support_request_mask);
-        args.support_request_mask = KFD_DBG_TRAP_MASK_EXCEPTIONS;
-        if request & !KFD_DBG_TRAP_MASK_EXCEPTIONS != 0 {
-            return Err(Errno::EACCES);
-        }
-        let before = state.debug.launch.exceptions;
-        args.enable_mask = before;
-        let exceptions = bits & request | before & !request;
-        state.debug.launch = LaunchControl { exceptions, replace, trap_en: true, ..state.debug.launch };
-        self.apply_debug(state)
+fn launch_override<O: Os>(
+    process: &Process<O>,
+    state: &mut Locked<'_, O>,
+    args: &mut DbgTrapSetWaveLaunchOverrideArgs,
+) -> Result<()> {
+    let replace = match args.override_mode {
+        KFD_DBG_TRAP_OVERRIDE_OR => false,
+        KFD_DBG_TRAP_OVERRIDE_REPLACE => true,
+        _ => return Err(Errno::EPERM),
+    };
+    let (bits, request) = (args.enable_mask, args.support_request_mask);
+    args.support_request_mask = KFD_DBG_TRAP_MASK_EXCEPTIONS;
+    if request & !KFD_DBG_TRAP_MASK_EXCEPTIONS != 0 {
+        return Err(Errno::EACCES);
     }
+    let before = state.debug.launch.exceptions;
+    args.enable_mask = before;
+    let exceptions = bits & request | before & !request;
+    state.debug.launch = LaunchControl { exceptions, replace, trap_en: true, ..state.debug.launch };
+    debug::apply_debug(process, state)
+}
 
-    fn launch_mode(&self, state: &mut Locked<'_, O>, mode: u32) -> Result<()> {
-        match mode {
-            KFD_DBG_TRAP_WAVE_LAUNCH_MODE_NORMAL
-            | KFD_DBG_TRAP_WAVE_LAUNCH_MODE_HALT
-            | KFD_DBG_TRAP_WAVE_LAUNCH_MODE_DEBUG => {}
-            _ => return Err(Errno::EINVAL),
-        }
-        state.debug.launch.mode = mode;
-        self.apply_debug(state)
+fn launch_mode<O: Os>(process: &Process<O>, state: &mut Locked<'_, O>, mode: u32) -> Result<()> {
+    match mode {
+        KFD_DBG_TRAP_WAVE_LAUNCH_MODE_NORMAL
+        | KFD_DBG_TRAP_WAVE_LAUNCH_MODE_HALT
+        | KFD_DBG_TRAP_WAVE_LAUNCH_MODE_DEBUG => {}
+        _ => return Err(Errno::EINVAL),
     }
+    state.debug.launch.mode = mode;
+    debug::apply_debug(process, state)
+}
 
-    fn set_watch(&self, state: &mut Locked<'_, O>, args: &mut DbgTrapSetNodeAddressWatchArgs) -> Result<()> {
-        let node = self.nodes.named(args.gpu_id).map_err(|_| Errno::ENODEV)?;
-        let id = self.device.take_watch()?;
-        self.device.program_watch(node, id, args.address);
-        let control = (self.device.hw.asic().watch_control)(args.mode, args.mask);
-        state.debug.watches[id] = NodeWatch { node: node.number, control };
-        args.id = id as u32;
-        self.apply_debug(state)
-    }
+fn set_watch<O: Os>(
+    process: &Process<O>,
+    state: &mut Locked<'_, O>,
+    args: &mut DbgTrapSetNodeAddressWatchArgs,
+) -> Result<()> {
+    let node = process.nodes.named(args.gpu_id).map_err(|_| Errno::ENODEV)?;
+    let id = process.device.take_watch()?;
+    process.device.program_watch(node, id, args.address);
+    let control = (process.device.hw.asic().watch_control)(args.mode, args.mask);
+    state.debug.watches[id] = NodeWatch { node: node.number, control };
+    args.id = id as u32;
+    debug::apply_debug(process, state)
+}
 
-    fn clear_watch(&self, state: &mut Locked<'_, O>, args: &DbgTrapClearNodeAddressWatchArgs) -> Result<()> {
-        let node = self.nodes.named(args.gpu_id).map_err(|_| Errno::ENODEV)?;
-        let watch = state.debug.watches.get_mut(args.id as usize);
-        let watch = watch.filter(|watch| watch.control_on(node.number) != 0);
-        *watch.ok_or(Errno::EINVAL)? = NodeWatch::default();
-        let result = self.apply_debug(state);
-        self.device.watches.fetch_and(!(1 << args.id), Ordering::AcqRel);
-        result
-    }
+fn clear_watch<O: Os>(
+    process: &Process<O>,
+    state: &mut Locked<'_, O>,
+    args: &DbgTrapClearNodeAddressWatchArgs,
+) -> Result<()> {
+    let node = process.nodes.named(args.gpu_id).map_err(|_| Errno::ENODEV)?;
+    let watch = state.debug.watches.get_mut(args.id as usize);
+    let watch = watch.filter(|watch| watch.control_on(node.number) != 0);
+    *watch.ok_or(Errno::EINVAL)? = NodeWatch::default();
+    let result = debug::apply_debug(process, state);
+    process.device.watches.fetch_and(!(1 << args.id), Ordering::AcqRel);
+    result
 }

@@ -12,9 +12,9 @@ use crate::vm::Vm;
 
 /// Pages of the program, mirrored.
 pub(crate) struct Mirrored<O: Os> {
-    pub(super) mirror: O::Mirror,
+    pub(crate) mirror: O::Mirror,
     /// Address of the first page.
-    pub(super) va: u64,
+    pub(crate) va: u64,
 }
 
 impl<O: Os> Mirrored<O> {
@@ -23,7 +23,7 @@ impl<O: Os> Mirrored<O> {
     }
 
     /// Where the page at `va` is, which is one of its own.
-    pub(super) fn page(&self, va: u64) -> UserPage {
+    pub(crate) fn page(&self, va: u64) -> UserPage {
         self.mirror.page(((va - self.va) / PAGE_SIZE) as usize)
     }
 }
@@ -31,9 +31,9 @@ impl<O: Os> Mirrored<O> {
 /// A part of the address space that the GPU's page tables have.
 pub(crate) struct Part<O: Os> {
     pub(crate) end: u64,
-    pub(super) mirrored: Arc<Mirrored<O>>,
+    pub(crate) mirrored: Arc<Mirrored<O>>,
     /// The program's memory has changed since: no queue runs until it is mapped anew.
-    pub(super) stale: bool,
+    pub(crate) stale: bool,
 }
 
 impl<O: Os> Clone for Part<O> {
@@ -57,7 +57,7 @@ impl<O: Os> Mapped<O> {
     }
 
     /// Takes what lies in `range` out.
-    pub(super) fn take(&mut self, range: &Range<u64>) -> Vec<(u64, Part<O>)> {
+    pub(crate) fn take(&mut self, range: &Range<u64>) -> Vec<(u64, Part<O>)> {
         self.divide(range.start);
         self.divide(range.end);
         let starts: Vec<u64> = self.by_start.range(range.clone()).map(|(start, _)| *start).collect();
@@ -75,7 +75,7 @@ impl<O: Os> Mapped<O> {
     }
 
     /// Puts a part in, where there is none.
-    pub(super) fn insert(&mut self, start: u64, part: Part<O>) {
+    pub(crate) fn insert(&mut self, start: u64, part: Part<O>) {
         self.by_start.insert(start, part);
     }
 
@@ -90,7 +90,7 @@ impl<O: Os> Mapped<O> {
     }
 
     /// Marks the parts stale that touch a range, and those whose mirrors do if the mirrors are not good any more; returns them.
-    pub(super) fn spoil(&mut self, range: &Range<u64>, mirrors_stay: bool) -> Vec<Range<u64>> {
+    pub(crate) fn spoil(&mut self, range: &Range<u64>, mirrors_stay: bool) -> Vec<Range<u64>> {
         let touches = |start: u64, part: &Part<O>| {
             overlap(&(start..part.end), range) || !mirrors_stay && overlap(&part.mirrored.range(), range)
         };
@@ -104,7 +104,7 @@ impl<O: Os> Mapped<O> {
     }
 
     /// The parts that are stale.
-    pub(super) fn stale(&self) -> Vec<Range<u64>> {
+    pub(crate) fn stale(&self) -> Vec<Range<u64>> {
         self.by_start.iter().filter(|(_, part)| part.stale).map(|(start, part)| *start..part.end).collect()
     }
 }

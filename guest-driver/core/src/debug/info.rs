@@ -1,0 +1,47 @@
+//! Devices as debuggers are told of them (`kfd_dbg_trap_device_snapshot`).
+
+use belfry_abi::kfd::debug::DbgDeviceInfoEntry;
+
+use crate::aperture::apertures;
+use crate::node::Node;
+use crate::os::Os;
+use crate::process::Process;
+use crate::topology;
+
+/// What a debugger is told of a node.
+pub(crate) fn debug_info<O: Os>(
+    process: &Process<O>,
+    node: &Node,
+    exception_status: u64,
+) -> DbgDeviceInfoEntry {
+    let device = &process.device;
+    let (info, config, asic) = (device.hw.os().device_info(), &node.config, device.hw.asic());
+    let apertures = apertures(node.gpu_id, &asic.apertures);
+    DbgDeviceInfoEntry {
+        exception_status,
+        lds_base: apertures.lds_base,
+        lds_limit: apertures.lds_limit,
+        scratch_base: apertures.scratch_base,
+        scratch_limit: apertures.scratch_limit,
+        gpuvm_base: apertures.gpuvm_base,
+        gpuvm_limit: apertures.gpuvm_limit,
+        gpu_id: u32::from(node.gpu_id),
+        location_id: process.nodes.location_id(node, &info),
+        vendor_id: u32::from(info.vendor_id),
+        device_id: u32::from(info.device_id),
+        revision_id: u32::from(info.revision_id),
+        subsystem_vendor_id: u32::from(info.subsystem_vendor_id),
+        subsystem_device_id: u32::from(info.subsystem_id),
+        fw_version: asic.product.fw_version,
+        gfx_target_version: asic.gfx_target_version,
+        simd_count: config.cus * asic.simds_per_cu,
+        max_waves_per_simd: config.waves_per_simd,
+        array_count: config.xccs.max(1) * config.shader_engines * config.arrays_per_engine,
+        simd_arrays_per_engine: config.arrays_per_engine,
+        num_xcc: config.xccs,
+        capability: topology::capability(device),
+        debug_prop: asic.product.debug_prop,
+        capability2: 0,
+        pad: 0,
+    }
+}

@@ -1,0 +1,102 @@
+//! Ranges of shared virtual memory that a process has, and the mirrored pages that the GPU's page tables lead to.
+
+mod attributes;
+mod list;
+mod mapped;
+
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Range;
+
+use belfry_abi::kfd::svm::KFD_IOCTL_SVM_FLAG_GPU_ALWAYS_MAPPED;
+
+use crate::node::Node;
+use crate::os::Os;
+
+pub(crate) use attributes::{Access, Attributes, change_mapping, check, check_question};
+#[cfg(test)]
+pub(crate) use list::Growth;
+pub(crate) use list::{MAX_RANGES, Ranges};
+pub(crate) use mapped::{Mapped, Mirrored, Part};
+
+/// New ranges are as large as this part of VRAM (`svm_range_set_max_pages`), within these bounds in bytes.
+const PIECES_OF_VRAM: u64 = 32;
+const PIECE: Range<u64> = 2 << 20..1 << 30;
+
+/// What a process has of it.
+pub(crate) struct Svm<O: Os> {
+    pub(crate) ranges: Ranges,
+    pub(crate) mapped: Mapped<O>,
+    /// Who hears when memory of ranges goes that is not mapped: mirrors of no pages.
+    pub(crate) watched: Mapped<O>,
+    /// The queues are off the scheduler until everything stale is mapped anew.
+    pub(crate) quiesced: bool,
+    /// How often in a row memory could not be mapped anew.
+    pub(crate) failures: u32,
+    /// How often the memory has changed.
+    pub(crate) changes: u32,
+    /// Bytes of ranges, charged like system memory.
+    pub(crate) charged: u64,
+    /// What was unmapped, and could not be dropped where that was told.
+    pub(crate) gone: Vec<(u64, Part<O>)>,
+}
+
+/// A page that a wave waits for, and the entry of the filter that told of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) va: u64,
+    pub(crate) told: u32,
+    /// Number of the node that it waits on.
+    pub(crate) node: u32,
+}
+
+impl<O: Os> fmt::Debug for Svm<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Svm")
+            .field("ranges", &format_args!("{} of {} bytes", self.ranges.len(), self.charged))
+            .field("stale", &format_args!("{:x?}", self.mapped.stale()))
+            .field("quiesced", &self.quiesced)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<O: Os> Svm<O> {
+    pub(crate) fn new(vram: u64) -> Self {
+        let part = (vram / PIECES_OF_VRAM).clamp(PIECE.start, PIECE.end);
+        let piece = 1 << part.ilog2();
+        Self {
+            ranges: Ranges::new(piece),
+            mapped: Mapped::new(),
+            watched: Mapped::new(),
+            quiesced: false,
+            failures: 0,
+            changes: 0,
+            charged: 0,
+            gone: Vec::new(),
+        }
+    }
+
+    /// Ranges that a node may access and that are mapped.
+    pub(crate) fn ranges_of(&self, node: &Node) -> Vec<Range<u64>> {
+        let of_it =
+            self.ranges.iter().filter(|(_, one)| one.mapped && one.attributes.access.of_any(node.bit()));
+        of_it.map(|(start, one)| start..one.end).collect()
+    }
+
+    /// Whether a range touches shared virtual memory at an address of the GPU or of the program.
+    pub(crate) fn touches(&self, va: u64, size: u64, user: Option<u64>) -> bool {
+        let one = |start: u64| self.ranges.touches(&(start..start.saturating_add(size)));
+        one(va) || user.is_some_and(one)
+    }
+
+    /// Whether queues may rely on a range: it is mapped and stays so (`kfd_queue_buffer_svm_get`).
+    pub(crate) fn serves_queues(&self, node: &Node, va: u64, size: u64) -> bool {
+        let range = va..va.saturating_add(size);
+        size > 0
+            && self.ranges.all(&range, |one| {
+                one.mapped
+                    && one.attributes.access.of_any(node.bit())
+                    && one.attributes.flags & KFD_IOCTL_SVM_FLAG_GPU_ALWAYS_MAPPED != 0
+            })
+    }
+}
