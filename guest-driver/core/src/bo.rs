@@ -15,7 +15,7 @@ use crate::vram::VramMemory;
 
 pub(crate) use imported::Imported;
 
-/// What a buffer object is made of.
+/// Memory of a buffer object, or other things that can be mapped.
 pub(crate) enum BoKind<O: Os> {
     Vram(Arc<VramMemory<O>>),
     System(Arc<SystemMemory<O>>),
@@ -51,7 +51,7 @@ impl<O: Os> Bo<O> {
         Self { node: node.number, kind, va, size, flags, mapped_on: 0, queues: 0, gem: None }
     }
 
-    /// Whether it is in the page tables.
+    /// Returns whether it is in the page tables.
     pub(crate) fn is_mapped(&self) -> bool {
         self.mapped_on != 0
     }
@@ -82,7 +82,7 @@ impl<O: Os> Bo<O> {
         tables.vm.unmap(self.va, self.size);
     }
 
-    /// What keeps the memory in place while a queue uses it.
+    /// Returns a reference that keeps the memory in place while a queue uses it.
     pub(crate) fn hold(&self) -> Option<Hold<O>> {
         match &self.kind {
             BoKind::Vram(memory) => Some(Hold::Vram { _memory: memory.clone() }),

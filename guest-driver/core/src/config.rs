@@ -11,13 +11,13 @@ pub struct Block {
     pub die: u8,
     /// Its kind.
     pub ip: Ip,
-    /// Which of its kind.
+    /// Number among its kind.
     pub instance: u8,
     /// Major, minor, revision.
     pub version: (u8, u8, u8),
-    /// It is fused off.
+    /// Set for a block that is fused off.
     pub harvested: bool,
-    /// Where its segments of registers begin, in dwords.
+    /// Begins of its segments of registers, in dwords.
     pub bases: Vec<u32>,
 }
 
@@ -40,7 +40,7 @@ pub struct Config {
     pub cus_per_array: u32,
     /// Compute units that are not fused off, of all graphics cores.
     pub cus: u32,
-    /// Those of each graphics core, shader engine and array, one bit each, in this order.
+    /// Compute units of each graphics core, shader engine and array, one bit each, in this order.
     pub cu_bitmap: Vec<u32>,
     /// Lanes of a wave.
     pub wave_size: u32,
@@ -54,9 +54,9 @@ pub struct Config {
     pub l1_kib: u32,
     /// Compute units that share an instruction cache and a scalar data cache.
     pub cus_per_sqc: u32,
-    /// That instruction cache in KiB.
+    /// Instruction cache that they share, in KiB.
     pub instruction_cache_kib: u32,
-    /// That scalar data cache in KiB.
+    /// Scalar data cache that they share, in KiB.
     pub scalar_cache_kib: u32,
     /// Cache of a shader array in KiB.
     pub gl1_kib: u32,

@@ -12,7 +12,7 @@ use crate::os::{Os, Target};
 use crate::process::Process;
 use crate::processes::Processes;
 
-/// What programs are told of it in the documentation.
+/// Words about it in the documentation.
 pub(crate) const MISSING: &str = "rights and arguments are checked as in Linux, then every operation that would have an effect is \
                                   refused: EOPNOTSUPP(95), as queues and memory of a process cannot be made again under \
                                   their old numbers, so that nothing could be restored";

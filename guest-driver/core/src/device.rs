@@ -31,7 +31,7 @@ use crate::sync::Mutex;
 use crate::trace::DriverTrace;
 use crate::vram::Vram;
 
-/// What the driver keeps off at the top of VRAM: the discovery table and what firmware owns (2 MiB, as the VBIOS asks).
+/// Bytes that the driver keeps off at the top of VRAM: the discovery table and what firmware owns (2 MiB, as the VBIOS asks).
 const VRAM_RESERVED: u64 = 2 << 20;
 /// Invalidation engine the driver uses, as amdgpu does for what no ring does.
 const INVALIDATE_ENGINE: u32 = 17;
@@ -89,14 +89,14 @@ pub(crate) struct Device<O: Os> {
     wedged: AtomicBool,
     /// Errors of memory that could not be corrected, as waves and engines told of them.
     pub(crate) uncorrectable: AtomicU64,
-    /// Those that were corrected, as the memory controller had counted them when it was last asked.
+    /// Errors that were corrected, as the memory controller had counted them when it was last asked.
     corrected: AtomicU64,
     /// Bytes of system memory behind buffer objects.
     pub(crate) gtt_used: AtomicU64,
     pub(crate) gtt_limit: u64,
-    /// How busy the card was found.
+    /// Load that the card was found under.
     pub(crate) load: Mutex<O, Load>,
-    /// Where those sleep who wait for work of the render node.
+    /// Queue of threads that wait for work of the render node.
     pub(crate) fences: O::WaitQueue,
     /// The driver's own events.
     pub(crate) trace: DriverTrace<O>,
@@ -261,7 +261,7 @@ impl<O: Os> Device<O> {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// What user space names the first node by.
+    /// Name that user space has for the first node.
     pub(crate) fn gpu_id(&self) -> u16 {
         self.nodes().first().gpu_id
     }
@@ -343,12 +343,12 @@ impl<O: Os> Device<O> {
         self.start_with(scheduler, Kept::start)
     }
 
-    /// Whether the device is off the bus: the size of its memory reads as all ones then.
+    /// Returns whether the device is off the bus: the size of its memory reads as all ones then.
     fn is_gone(&self) -> bool {
         self.hw.read::<nbio::RCC_CONFIG_MEMSIZE>().bits() == u32::MAX
     }
 
-    /// The device is of no use any more. One that is on the bus may still write to what it was given, which is kept from everybody
+    /// Gives the device up. One that is on the bus may still write to what it was given, which is kept from everything
     /// else for that reason.
     fn give_up(&self) {
         self.wedged.store(true, Ordering::Release);
@@ -358,7 +358,7 @@ impl<O: Os> Device<O> {
         }
     }
 
-    /// Recovers the device if a request to the scheduler timed out, and tells everybody.
+    /// Recovers the device if a request to the scheduler timed out, and tells all users.
     pub(crate) fn recover_after(&self, epoch: u64, result: Result<()>) {
         if result == Err(Errno::ETIME) && self.recover(epoch) {
             self.users.were_reset();
@@ -372,7 +372,7 @@ impl<O: Os> Device<O> {
         self.invalidate_mm(1)
     }
 
-    /// Drops all translations of a process, in whatever VMIDs the scheduler runs it.
+    /// Drops all translations of a process, in all VMIDs that the scheduler runs it in.
     pub(crate) fn flush_pasid(&self, pasid: u16) -> Result<()> {
         let _engine = self.flush.lock();
         self.hw.write_barrier();

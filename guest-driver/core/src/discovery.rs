@@ -1,4 +1,4 @@
-//! What the device says it is: the IP discovery table at the top of VRAM, and the fuses (`amdgpu/amdgpu_discovery.c`).
+//! The device's own account of itself: the IP discovery table at the top of VRAM, and the fuses (`amdgpu/amdgpu_discovery.c`).
 
 mod table;
 
@@ -22,7 +22,7 @@ const TABLE_FROM_TOP: u64 = 64 << 10;
 /// Bytes of the table that are read (`DISCOVERY_TMR_SIZE`).
 const TABLE_SIZE: usize = 10 << 10;
 
-/// Where the blocks the driver uses have their registers: all instances of graphics cores and of memory hubs, the first one of
+/// Finds the registers of the blocks that the driver uses: all instances of graphics cores and of memory hubs, the first one of
 /// the others.
 fn register_map<O: Os>(os: &O, asic: &Asic, blocks: &[Block]) -> Result<RegisterMap> {
     let mut map = RegisterMap::new(asic.registers, asic.register_bytes);

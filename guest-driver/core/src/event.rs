@@ -129,7 +129,7 @@ pub(crate) struct Events<O: Os> {
     queue: O::WaitQueue,
 }
 
-/// How WAIT_EVENTS ended: the result word and what the call returns.
+/// End of WAIT_EVENTS: the result word, and the answer of the call.
 pub(crate) struct WaitEnd {
     pub(crate) result: u32,
     pub(crate) error: Option<Errno>,

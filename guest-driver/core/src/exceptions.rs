@@ -21,7 +21,7 @@ pub(crate) struct QueueExceptions {
     pub(crate) status: u64,
 }
 
-/// What has happened, and who hears of it. Interrupts come here, so the lock is short.
+/// Exceptions that have happened, and their receivers. Interrupts come here, so the lock is short.
 pub(crate) struct Exceptions<O: Os> {
     /// A debugger is attached; its descriptor.
     pub(crate) file: Option<Arc<O::EventFile>>,
@@ -39,7 +39,7 @@ pub(crate) struct Exceptions<O: Os> {
     pub(crate) to_runtime: BTreeMap<u32, u64>,
     /// A byte on its way to the debugger.
     pub(crate) to_debugger: bool,
-    /// How often the debugger has let the runtime go on.
+    /// Times that the debugger has let the runtime go on.
     pub(crate) acknowledged: u32,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Debug<O: Os> {
     pub(crate) work: O::WorkItem,
 }
 
-/// What the locks of a process's state guard of it.
+/// Part of debugging that the locks of a process's state guard.
 pub(crate) struct Session<O: Os> {
     pub(crate) runtime: RuntimeInfo,
     /// RUNTIME_ENABLE was interrupted while it waited for the debugger.
@@ -99,7 +99,7 @@ impl<O: Os> Session<O> {
         self.runtime.runtime_state == DEBUG_RUNTIME_STATE_ENABLED
     }
 
-    /// Whether this process has attached to it.
+    /// Returns whether this process has attached to it.
     pub(crate) fn is_debugged_by(&self, pasid: u16) -> bool {
         self.attached.as_ref().is_some_and(|(debugger, _)| *debugger == pasid)
     }
@@ -166,7 +166,7 @@ impl<O: Os> Debug<O> {
         file.iter().for_each(|file| file.notify());
     }
 
-    /// Exceptions of the queue with this doorbell, from an interrupt; whether anybody will hear of them
+    /// Raises exceptions of the queue with this doorbell, from an interrupt; returns whether they have a receiver
     /// (`kfd_set_dbg_ev_from_interrupt`).
     pub(crate) fn raise_queue(&self, doorbell: (u32, u32), mask: u64) -> bool {
         let mask = mask & ExceptionCode::MASK_QUEUE;

@@ -34,7 +34,7 @@ fn tell_fault<O: Os>(process: &Process<O>, data: MemoryExceptionData) {
     process.events.memory_exception(data);
 }
 
-/// Whether a memory exception tells of poison.
+/// Returns whether a memory exception tells of poison.
 fn is_poison(data: &MemoryExceptionData) -> bool {
     data.error_type == KFD_MEM_ERR_POISON_CONSUMED
 }

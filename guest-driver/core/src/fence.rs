@@ -18,7 +18,7 @@ pub trait SharedFence: Any + Send + Sync {
     fn signaled(&self, outcome: Result<()>);
 }
 
-/// Work that may be anybody's. Dropping it ends the wait for it.
+/// Work of any driver. Dropping it ends the wait for it.
 pub trait ForeignFence: Send + Sync {
     /// Returns whether it is over, however it ended.
     fn is_over(&self) -> bool;
@@ -27,7 +27,7 @@ pub trait ForeignFence: Send + Sync {
 /// The end of a piece of work: it is still to come, or it says how the work ended.
 pub struct Fence {
     state: AtomicI32,
-    /// It was handed to the device.
+    /// Set once the work was handed to the device.
     begun: AtomicBool,
     /// The operating system's side.
     shared: Option<Arc<dyn SharedFence>>,
@@ -113,7 +113,7 @@ pub(crate) enum Dependency {
     Over(Arc<Fence>),
     /// Its beginning.
     Begun(Arc<Fence>),
-    /// The end of work that may be anybody's.
+    /// The end of work of any driver.
     Foreign(Arc<dyn ForeignFence>),
 }
 

@@ -42,12 +42,12 @@ impl<O: Os> Hw<O> {
         Self { os, registers, asic, alive, unflushed, asleep }
     }
 
-    /// Where the device has its registers.
+    /// Returns the places of the device's registers.
     pub(crate) fn registers(&self) -> &RegisterMap {
         &self.registers
     }
 
-    /// What the device is.
+    /// Returns the kind of the device.
     pub(crate) fn asic(&self) -> &'static Asic {
         self.asic
     }
@@ -226,7 +226,7 @@ impl<'a, O: Os> Instance<'a, O> {
         self.hw
     }
 
-    /// Which of its kind.
+    /// Number among its kind.
     pub(crate) fn number(&self) -> usize {
         self.number
     }

@@ -15,7 +15,7 @@ use crate::os::{Os, PAGE_SIZE};
 
 /// Bytes of the ring.
 pub(crate) const RING_SIZE: u32 = 64 << 10;
-/// Where the device reports the write pointer, behind the ring.
+/// Offset at which the device reports the write pointer, behind the ring.
 const WPTR: usize = RING_SIZE as usize;
 /// Entries taken at once: the ring's lock is short, and they fit on a kernel's stack.
 pub(crate) const BATCH: usize = 16;
@@ -76,7 +76,7 @@ impl<O: Os> IhRing<O> {
         hw.write(cntl);
     }
 
-    /// Where a device finds the ring and its write pointer.
+    /// Addresses of the ring and of its write pointer, as a device finds them.
     #[cfg(test)]
     pub(crate) fn addresses(&self) -> (usize, usize) {
         let address = |offset| core::ptr::from_ref(self.buffer.word(offset)).addr();

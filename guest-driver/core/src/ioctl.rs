@@ -56,7 +56,7 @@ struct Call<'a, O: Os> {
     process: &'a Arc<Process<O>>,
 }
 
-/// What a command runs.
+/// Answer to a command: a function, or an error.
 enum Action<O: Os> {
     /// Built.
     Run(fn(&Call<'_, O>, &mut [u8]) -> Result<u32>),
@@ -69,7 +69,7 @@ enum Action<O: Os> {
 pub struct Refused {
     /// Command word.
     pub command: u32,
-    /// What a caller gets.
+    /// Error that a caller gets.
     pub errno: Errno,
     /// Why.
     pub reason: &'static str,
@@ -104,7 +104,7 @@ pub const REFUSED: &[Refused] = &[
 pub struct Partial {
     /// The command.
     pub command: u32,
-    /// What is accepted without effect.
+    /// Parts that are accepted without effect.
     pub missing: &'static str,
 }
 

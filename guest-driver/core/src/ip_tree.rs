@@ -1,4 +1,4 @@
-//! What the IP discovery table says, as files below the PCI device's directory (`amdgpu_discovery.c`, "ip discovery sysfs").
+//! The IP discovery table as files below the PCI device's directory (`amdgpu_discovery.c`, "ip discovery sysfs").
 //!
 //! `ip_discovery/die/0` has `num_ips`, a directory for each kind of block by its number, links to them by name, and in each
 //! of these a directory for each instance.

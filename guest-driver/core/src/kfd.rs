@@ -32,7 +32,7 @@ use crate::topology;
 use crate::usage::{self, Usage};
 use crate::xcp_tree;
 
-/// What an `mmap` of the KFD node maps, uncached, into the calling process.
+/// Target of an `mmap` of the KFD node, which maps it uncached into the calling process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MmapTarget {
     /// The process's slice of BAR2: byte offset and length.
@@ -147,7 +147,7 @@ impl<O: Os> Kfd<O> {
         suspend::resume(&self.processes, &self.device)
     }
 
-    /// Whether the device is suspended.
+    /// Returns whether the device is suspended.
     pub fn is_suspended(&self) -> bool {
         self.device.is_asleep()
     }
@@ -166,7 +166,7 @@ impl<O: Os> Kfd<O> {
         svm::touched(&*self.processes.of_key(key)?, va)
     }
 
-    /// What [`Kfd::touched`] returned has moved, or what was left of it in one area.
+    /// Ends a move: what [`Kfd::touched`] returned has moved, or what was left of it in one area.
     pub fn touched_end(&self, key: ProcessKey, range: Range<u64>) {
         if let Some(process) = self.processes.of_key(key) {
             svm::touched_end(&process, &range);
@@ -320,7 +320,7 @@ impl<O: Os> Kfd<O> {
         drm::dispatch(client, file, command, data)
     }
 
-    /// Whether a file that [`Kfd::sysfs_read`] reads can be written to, by [`Kfd::card_write`].
+    /// Returns whether a file that [`Kfd::sysfs_read`] reads can be written to, by [`Kfd::card_write`].
     pub fn sysfs_is_writable(&self, path: &str) -> bool {
         path == xcp_tree::CHOICE
     }
@@ -374,7 +374,7 @@ impl<O: Os> Kfd<O> {
     ///
     /// # Errors
     ///
-    /// As [`Kfd::card_read`]; `EACCES` for a file that nobody may write to, `EINVAL` for what it does not take.
+    /// As [`Kfd::card_read`]; `EACCES` for a file that is read-only, `EINVAL` for what it does not take.
     pub fn card_write(&self, path: &str, text: &[u8]) -> Result<()> {
         let device = &self.device;
         if path == xcp_tree::CHOICE {

@@ -30,7 +30,7 @@ const WPTR: usize = 64;
 const EOP: usize = 4096;
 const RING: usize = 8192;
 const EOP_SIZE: u32 = 2048;
-/// What the ring test leaves in `SCRATCH_REG0`.
+/// Value that the ring test leaves in `SCRATCH_REG0`.
 const TEST_VALUE: u32 = 0xdead_beef;
 const TIMEOUT_NS: u64 = 5_000_000_000;
 

@@ -16,7 +16,7 @@
 //! thread takes neither of them: what an interrupt makes necessary beyond waking up programs is queued as [`os::Work`],
 //! one piece per process, so that no process waits for another one's.
 //!
-//! While the device is suspended, whoever accesses it waits, with the locks that it has. Suspend and resume take those that they need
+//! While the device is suspended, threads that access it wait, with the locks that they have. Suspend and resume take those that they need
 //! before the device sleeps and after it is awake.
 #![no_std]
 

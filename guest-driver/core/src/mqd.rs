@@ -46,7 +46,7 @@ impl<O: Os> Mqds<O> {
         self.address() + u64::from(self.count) * u64::from(self.stride)
     }
 
-    /// Which of the graphics cores one is for.
+    /// Share of the graphics core with a number.
     fn share(&self, number: u32) -> Share {
         Share { number, count: self.count, first: self.first, stride: self.stride }
     }

@@ -26,11 +26,11 @@ const XCCS_PER_DIE: u32 = 2;
 pub(crate) struct Node {
     /// Its number among those of the GPU.
     pub(crate) number: u32,
-    /// What user space names it by.
+    /// Name that user space has for it.
     pub(crate) gpu_id: u16,
     /// First of its graphics cores; [`Config::xccs`] says how many there are.
     pub(crate) first_xcc: u32,
-    /// What it has of the GPU. The blocks of the discovery table are in the GPU's own alone.
+    /// Part of the GPU that it has. The blocks of the discovery table are in the GPU's own alone.
     pub(crate) config: Config,
     /// Its SDMA queues, by the numbers that engines have within the node.
     pub(crate) sdma: SdmaQueues,
@@ -80,7 +80,7 @@ fn gpu_id(info: &DeviceInfo, config: &Config, cores: Option<(u32, u32)>, others:
     id
 }
 
-/// What the graphics cores from `first` on have of a GPU.
+/// Part of a GPU that the graphics cores from `first` on have.
 fn part(config: &Config, first: u32, count: u32) -> Config {
     let nodes = config.xccs.max(1) / count.max(1);
     let arrays = config.shader_engines * config.arrays_per_engine;
@@ -112,7 +112,7 @@ fn vmids(asic: &Asic, mode: ComputePartition, number: u32) -> u32 {
     all(if number.is_multiple_of(2) { VMIDS - 2 * half } else { VMIDS - half }, half)
 }
 
-/// Where interrupts of graphics cores come from, and those of their SDMA engines (`kfd_setup_interrupt_bitmap`).
+/// Sources of the interrupts of graphics cores, and of their SDMA engines (`kfd_setup_interrupt_bitmap`).
 fn sources(first: u32, count: u32) -> u32 {
     (first..first + count).fold(0, |bits, xcc| {
         bits | 1 << node::of_xcc(xcc as u8) | 1 << node::of_die((xcc / XCCS_PER_DIE) as u8)
@@ -120,7 +120,7 @@ fn sources(first: u32, count: u32) -> u32 {
 }
 
 impl Node {
-    /// It among the GPU's, as a bit.
+    /// Returns it among the GPU's nodes, as a bit.
     pub(crate) fn bit(&self) -> u32 {
         1 << (self.number % u32::BITS)
     }
@@ -163,24 +163,24 @@ impl Nodes {
         Ok(Arc::new(Self { list, mode }))
     }
 
-    /// How the graphics cores are shared out.
+    /// Returns the way in which the graphics cores are shared out.
     pub(crate) fn mode(&self) -> ComputePartition {
         self.mode
     }
 
-    /// Where user space finds a node: the function, and of several nodes the number in the place of the function's own
+    /// Place at which user space finds a node: the function, and of several nodes the number in the place of the function's own
     /// (`kfd_topology_add_device`: `pci_dev_id | node_id`).
     pub(crate) fn location_id(&self, node: &Node, info: &DeviceInfo) -> u32 {
         info.location_id | if self.list.len() > 1 { node.number } else { 0 }
     }
 
-    /// What tells a node from all others: the card's number or, of partitions, that of their first graphics core
+    /// Number that tells a node from all others: the card's or, of partitions, that of their first graphics core
     /// (`__amdgpu_xcp_set_unique_id`). That of the first core is the card's.
     pub(crate) fn unique_id(&self, node: &Node) -> u64 {
         u64::from(self.first().gpu_id) | u64::from(node.first_xcc) << 32
     }
 
-    /// How many there are, at least one.
+    /// Returns the number of nodes, at least one.
     pub(crate) fn count(&self) -> u32 {
         self.list.len() as u32
     }
@@ -217,9 +217,9 @@ impl Nodes {
     }
 }
 
-/// How the graphics cores are shared out, as their registers say.
+/// Reads from their registers how the graphics cores are shared out.
 ///
-/// What they do not say together is as if nothing was: one partition.
+/// Registers that do not agree are as if none was set: one partition.
 pub(crate) fn mode_of<O: Os>(hw: &Hw<O>) -> ComputePartition {
     let xccs = hw.xccs().count() as u32;
     if !hw.asic().partitions {

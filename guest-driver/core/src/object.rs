@@ -82,7 +82,7 @@ impl<O: Os> Drop for UserMemory<O> {
 enum Attached {
     /// Here.
     Own(Metadata),
-    /// Where other processes' drivers see it.
+    /// In a place that other processes' drivers see.
     Shared(Arc<dyn SharedMetadata>),
 }
 
@@ -190,7 +190,7 @@ impl<O: Os> Object<O> {
         }
     }
 
-    /// How it was made, and where it should be.
+    /// Returns the request that it was made by, with the domains that it should be in.
     pub(crate) fn created(&self) -> GemCreateIn {
         GemCreateIn { domains: self.placement.load(Ordering::Relaxed), ..self.created }
     }
@@ -200,7 +200,7 @@ impl<O: Os> Object<O> {
         self.placement.store(domains, Ordering::Relaxed);
     }
 
-    /// Whether it was asked for as memory that the processor will not map.
+    /// Returns whether it was asked for as memory that the processor will not map.
     pub(crate) fn is_private(&self) -> bool {
         self.created.domain_flags & GemCreateFlags::NO_CPU_ACCESS.bits() != 0
     }

@@ -67,7 +67,7 @@ pub enum Clock {
     Boot,
 }
 
-/// What the operating system knows about its processors and memory, for the CPU node of the topology.
+/// Processors and memory that the operating system knows of, for the CPU node of the topology.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuInfo {
     /// Number of online processors, at least 1.
@@ -139,7 +139,7 @@ pub trait RenderFile {
     fn sync_export(&self, fence: Option<&Arc<Fence>>, to: SyncExport) -> Result<u32>;
 }
 
-/// What the driver needs from the operating system.
+/// The operating system, as far as the driver needs it.
 pub trait Os: Send + Sync + Sized + 'static {
     /// Pages of system memory.
     type Pages: SystemPages;
@@ -163,7 +163,7 @@ pub trait Os: Send + Sync + Sized + 'static {
     type SmiFile: SmiFile;
     /// A process that may be debugged.
     type Target: Target;
-    /// What a debugger is told of events by.
+    /// A descriptor that tells a debugger of events.
     type EventFile: EventFile;
 
     // ---- the device ----
@@ -183,12 +183,12 @@ pub trait Os: Send + Sync + Sized + 'static {
     /// Writes a 64-bit doorbell, after all earlier writes to memory and VRAM are visible.
     fn doorbell_write(&self, offset: DoorbellOffset, value: u64);
 
-    /// Whether there is something of this kind left for a process; a system that has things fail on purpose says no at times.
+    /// Returns whether there is something of this kind left for a process; a system that has things fail on purpose says no at times.
     fn has_room(&self, _what: Room, _pasid: u16) -> bool {
         true
     }
 
-    /// Where the device itself finds bytes of its own BARs, as entries of page tables for system memory name them.
+    /// Returns the address at which the device itself finds bytes of its own BARs, as entries of page tables for system memory name them.
     fn own_bus_address(&self, place: OwnPlace) -> u64;
 
     /// Bytes of VRAM and of system memory that other devices use which are one card with this one, as a system has it that gives each
@@ -205,10 +205,10 @@ pub trait Os: Send + Sync + Sized + 'static {
     /// whether memory is written before it is read may put something else there.
     fn vram_unwritten(&self, _va: u64, _offset: u64, _bytes: u64) {}
 
-    /// What is at a GPU virtual address is about to be unmapped from a GPU, as its process has asked for.
+    /// Memory at a GPU virtual address is about to be unmapped from a GPU, as its process has asked for.
     fn memory_unmapped(&self, _va: u64, _bytes: u64) {}
 
-    /// What a process had at a GPU virtual address is freed.
+    /// Memory that a process had at a GPU virtual address is freed.
     fn memory_freed(&self, _va: u64) {}
 
     /// Returns the size of BAR0 in bytes.

@@ -34,7 +34,7 @@ pub struct Process<O: Os> {
     key: ProcessKey,
     pub(crate) device: Arc<Device<O>>,
     pub(crate) pasid: u16,
-    /// Who has opened the KFD node.
+    /// Program that has opened the KFD node.
     pub(crate) opener: Task,
     /// The device's nodes, which stay as they are while there are processes.
     pub(crate) nodes: Arc<Nodes>,
@@ -46,7 +46,7 @@ pub struct Process<O: Os> {
     pub(crate) state: Lendable<O, State<O>>,
     /// A memory fault that is not settled yet.
     pub(crate) fault: Mutex<O, Option<MemoryExceptionData>>,
-    /// Pages that waves wait for and that nobody has looked at yet.
+    /// Pages that waves wait for and that are still to be looked at.
     pub(crate) retries: Mutex<O, Vec<Wanted>>,
     pub(crate) retry_work: O::WorkItem,
     fault_work: O::WorkItem,
@@ -54,7 +54,7 @@ pub struct Process<O: Os> {
     pub(crate) svm_work: O::WorkItem,
 }
 
-/// Work for a process that is done away from whoever finds that it is needed (amdkfd: `interrupt_wq`).
+/// Work for a process that is done away from the thread that finds it needed (amdkfd: `interrupt_wq`).
 pub(crate) struct Works<O: Os> {
     /// Looks after a memory fault.
     pub(crate) fault: O::WorkItem,
@@ -66,7 +66,7 @@ pub(crate) struct Works<O: Os> {
     pub(crate) tell: O::WorkItem,
 }
 
-/// What the process has on the GPU. It waits for the process's locks, which are held over requests to the device.
+/// Shows what the process has on the GPU. It waits for the process's locks, which are held over requests to the device.
 impl<O: Os> fmt::Debug for Process<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fault = self.fault.lock().map(|fault| fault.va);
@@ -108,7 +108,7 @@ pub struct ClientMemory {
     pub gtt: u64,
 }
 
-/// What may still be done with a process; it goes down this list, and never up.
+/// Stages of a process, by what may still be done with it; it goes down this list, and never up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Everything.
@@ -119,11 +119,11 @@ pub(crate) enum Phase {
     Dead,
 }
 
-/// The state of a process, of whoever changes it as a whole. While the scheduler is asked for something, it is lent out to those who
-/// give the process's waves their pages.
+/// The state of a process, in the hands of the thread that changes it as a whole. While the scheduler is asked for something, it is lent
+/// out to those who give the process's waves their pages.
 pub(crate) type Locked<'a, O> = Owner<'a, O, State<O>>;
 
-/// What a process has on the GPU.
+/// Things that a process has on the GPU.
 pub(crate) struct State<O: Os> {
     pub(crate) phase: Phase,
     /// The address spaces, which have the driver's trap handler.
@@ -144,10 +144,10 @@ pub(crate) struct State<O: Os> {
     pub(crate) xnack: bool,
     /// Nanoseconds that the queues were off the scheduler for the driver's reasons, and since when they are.
     pub(crate) evicted: (u64, Option<u64>),
-    /// Who has acquired the first address space.
+    /// Program that has acquired the first address space.
     pub(crate) task: Option<Task>,
     pub(crate) svm: Svm<O>,
-    /// What a debugger has set.
+    /// Settings of a debugger.
     pub(crate) debug: Session<O>,
 }
 
@@ -175,7 +175,7 @@ impl<O: Os> State<O> {
 }
 
 impl<O: Os> State<O> {
-    /// The queues are off the scheduler from now on, whatever they are to do.
+    /// Counts the time from now on as time that the queues are off the scheduler.
     pub(crate) fn count_eviction(&mut self, now: u64) {
         self.evicted.1.get_or_insert(now);
     }
@@ -187,7 +187,7 @@ impl<O: Os> State<O> {
         }
     }
 
-    /// How long they were off it altogether, in nanoseconds.
+    /// Returns the time that they were off it altogether, in nanoseconds.
     pub(crate) fn evicted_ns(&self, now: u64) -> u64 {
         self.evicted.0 + self.evicted.1.map_or(0, |since| now.saturating_sub(since))
     }
@@ -235,14 +235,14 @@ impl<O: Os> Process<O> {
         self.pasid
     }
 
-    /// What it holds of the nodes whose address space it has acquired with this file.
+    /// Memory that it holds of the nodes whose address space it has acquired with this file.
     pub(crate) fn client_memory(&self, file: u64) -> Option<ClientMemory> {
         let state = self.state.lock();
         let nodes = state.spaces.nodes_of(state.spaces.of_file(file)?);
         Some(self.memory_of(&state, |bo| nodes & 1 << bo.node != 0))
     }
 
-    /// What of it was made for a node.
+    /// Memory of it that was made for a node.
     pub(crate) fn held_on(&self, node: &Node) -> ClientMemory {
         self.memory_of(&self.state.lock(), |bo| bo.node == node.number)
     }

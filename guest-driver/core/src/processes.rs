@@ -31,7 +31,7 @@ struct Table<O: Os> {
     by_pasid: BTreeMap<u16, Entry<O>>,
     /// Open files of the render node, by their identity.
     files: BTreeMap<u64, Arc<Client<O>>>,
-    /// Those of them that have work: their ids and slices, by the id the device knows them by.
+    /// Files that have work: their ids and slices, by the id that the device knows them by.
     workers: BTreeMap<u16, (u64, u32)>,
     /// No more may come.
     closed: bool,
@@ -210,7 +210,7 @@ impl<O: Os> Processes<O> {
         Ok(())
     }
 
-    /// Takes a file out of the table that has been closed; whoever has acquired its address space is gone.
+    /// Takes a file out of the table that has been closed; the process that has acquired its address space is gone.
     pub(crate) fn remove_file(&self, client: &Arc<Client<O>>) {
         let file = {
             let mut table = self.table.lock();

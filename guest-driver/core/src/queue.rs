@@ -30,7 +30,7 @@ pub(crate) struct UserPlaces {
     pub(crate) save_area_size: u32,
     /// One of `KFD_IOC_QUEUE_TYPE_*`.
     pub(crate) queue_type: u32,
-    /// What sysfs says of it: one of `enum kfd_queue_type` (`kfd_priv.h`).
+    /// Type that sysfs gives it: one of `enum kfd_queue_type` (`kfd_priv.h`).
     pub(crate) sysfs_type: u32,
 }
 
@@ -81,18 +81,18 @@ pub(crate) struct Queue<O: Os> {
     pub(crate) bos: Vec<u32>,
     /// The context save area, where that is shared virtual memory and no buffer object.
     pub(crate) save_area: Option<Range<u64>>,
-    /// Where user space has its parts.
+    /// Addresses of its parts in user space.
     pub(crate) user: UserPlaces,
     /// A debugger keeps it off the scheduler.
     pub(crate) suspended: bool,
     /// A thread is about to destroy it.
     pub(crate) being_destroyed: bool,
-    /// It has the global wave sync.
+    /// Set for a queue with the global wave sync.
     pub(crate) gws: bool,
     pub(crate) life: Life,
 }
 
-/// Where a queue is between CREATE_QUEUE and DESTROY_QUEUE, after which there is no [`Queue`].
+/// Stages of a queue between CREATE_QUEUE and DESTROY_QUEUE, after which there is no [`Queue`].
 ///
 /// | from | to | when |
 /// | --- | --- | --- |
@@ -106,9 +106,9 @@ pub(crate) enum Life {
     Off,
     /// The scheduler runs it.
     Mapped,
-    /// It is off the scheduler, and not mapped again.
+    /// Off the scheduler, and not mapped again.
     Evicted,
-    /// It was on a device that is not there any more, and is not mapped again.
+    /// Lost with a device that is not there any more, and not mapped again.
     Lost,
 }
 
@@ -141,7 +141,7 @@ impl<O: Os> Queue<O> {
         }
     }
 
-    /// Whether it should run.
+    /// Returns whether it should run.
     pub(crate) fn wanted(&self) -> bool {
         self.ring_base != 0 && self.ring_size > 0 && self.percentage > 0
     }

@@ -40,13 +40,13 @@ const EOP_BUFFER_SIZE: u64 = 4096;
 pub struct RefusedQueueType {
     /// One of `KFD_IOC_QUEUE_TYPE_*`.
     pub queue_type: u32,
-    /// What a caller gets.
+    /// Error that a caller gets.
     pub errno: Errno,
     /// Why.
     pub reason: &'static str,
 }
 
-/// What a queue is to run on.
+/// Engine that a queue is to run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Engine {
     Compute,
@@ -126,7 +126,7 @@ pub(crate) fn create_queue<O: Os>(process: &Process<O>, args: &mut CreateQueueAr
     Ok(())
 }
 
-/// Whether the node of this name has engines for links between GPUs; of one that there is not, another error tells.
+/// Returns whether the node of this name has engines for links between GPUs; of one that there is not, another error tells.
 fn has_xgmi_engines<O: Os>(process: &Process<O>, gpu_id: u32) -> bool {
     let node = process.nodes.named(gpu_id).unwrap_or(process.nodes.first());
     node.sdma.engines() > node.sdma.pcie_engines()
@@ -242,7 +242,7 @@ pub(crate) fn resume_queue<O: Os>(process: &Process<O>, state: &mut Locked<'_, O
     Ok(())
 }
 
-/// What makes a queue known to the scheduler.
+/// The request that makes a queue known to the scheduler.
 fn request<O: Os>(
     process: &Process<O>,
     state: &State<O>,
@@ -262,7 +262,7 @@ fn request<O: Os>(
         wptr: queue.wptr,
         process_wptr: queue.user.write_pointer,
         ring_dwords: queue.ring_size / 4,
-        // Whoever has an address space has it.
+        // Each address space has it.
         trap_handler: trap_handler::TBA,
         trap_memory: trap_handler::tma(queue.node),
         sdma: queue.sdma,

@@ -23,21 +23,21 @@ pub(crate) use mapped::{Mapped, Mirrored, Part};
 const PIECES_OF_VRAM: u64 = 32;
 const PIECE: Range<u64> = 2 << 20..1 << 30;
 
-/// What a process has of it.
+/// Shared virtual memory of a process.
 pub(crate) struct Svm<O: Os> {
     pub(crate) ranges: Ranges,
     pub(crate) mapped: Mapped<O>,
-    /// Who hears when memory of ranges goes that is not mapped: mirrors of no pages.
+    /// Mirrors of no pages, which hear when memory of ranges goes that is not mapped.
     pub(crate) watched: Mapped<O>,
     /// The queues are off the scheduler until everything stale is mapped anew.
     pub(crate) quiesced: bool,
-    /// How often in a row memory could not be mapped anew.
+    /// Times in a row that memory could not be mapped anew.
     pub(crate) failures: u32,
-    /// How often the memory has changed.
+    /// Changes of the memory.
     pub(crate) changes: u32,
     /// Bytes of ranges, charged like system memory.
     pub(crate) charged: u64,
-    /// What was unmapped, and could not be dropped where that was told.
+    /// Parts that were unmapped, and could not be dropped where that was told.
     pub(crate) gone: Vec<(u64, Part<O>)>,
 }
 
@@ -83,13 +83,13 @@ impl<O: Os> Svm<O> {
         of_it.map(|(start, one)| start..one.end).collect()
     }
 
-    /// Whether a range touches shared virtual memory at an address of the GPU or of the program.
+    /// Returns whether a range touches shared virtual memory at an address of the GPU or of the program.
     pub(crate) fn touches(&self, va: u64, size: u64, user: Option<u64>) -> bool {
         let one = |start: u64| self.ranges.touches(&(start..start.saturating_add(size)));
         one(va) || user.is_some_and(one)
     }
 
-    /// Whether queues may rely on a range: it is mapped and stays so (`kfd_queue_buffer_svm_get`).
+    /// Returns whether queues may rely on a range: it is mapped and stays so (`kfd_queue_buffer_svm_get`).
     pub(crate) fn serves_queues(&self, node: &Node, va: u64, size: u64) -> bool {
         let range = va..va.saturating_add(size);
         size > 0

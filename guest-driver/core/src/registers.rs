@@ -1,4 +1,4 @@
-//! Where the device has its registers: the segment bases that its discovery table lists, as amdgpu's `reg_offset`.
+//! Places of the device's registers: the segment bases that its discovery table lists, as amdgpu's `reg_offset`.
 
 use alloc::vec::Vec;
 
@@ -66,7 +66,7 @@ impl RegisterMap {
         }
     }
 
-    /// Whether any of these registers is in the device.
+    /// Returns whether any of these registers is in the device.
     pub(crate) fn needs(&self, ip: Ip, tables: Tables) -> bool {
         tables.iter().copied().flatten().any(|register| self.layout.has(ip, register.at))
     }
@@ -122,7 +122,7 @@ impl RegisterMap {
         }
     }
 
-    /// How many instances of a block there are.
+    /// Returns the number of instances of a block.
     pub(crate) fn count(&self, ip: Ip) -> usize {
         self.instances(ip).len()
     }

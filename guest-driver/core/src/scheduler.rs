@@ -1,4 +1,4 @@
-//! What runs the queues of processes: firmware of one kind or another, behind the requests that the driver has.
+//! Schedulers of the queues of processes: firmware of one kind or another, behind the requests that the driver has.
 
 mod hiq;
 mod kept;

@@ -10,7 +10,7 @@ use crate::request::SdmaPlace;
 /// Most engines of any chip.
 const MAX_ENGINES: usize = 16;
 
-/// Which engine a queue may be on.
+/// Engines that a queue may be on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SdmaChoice {
     /// Any of those for PCIe.
@@ -27,7 +27,7 @@ pub(crate) struct SdmaQueues {
     pcie_engines: u32,
     /// Free queues of each engine, one bit each.
     free: [AtomicU32; MAX_ENGINES],
-    /// Those that are there at all.
+    /// Queues that are there at all.
     mask: u32,
 }
 
@@ -46,7 +46,7 @@ impl SdmaQueues {
         self.engines
     }
 
-    /// Those for transfers over PCIe.
+    /// Returns the number of engines for transfers over PCIe.
     pub(crate) fn pcie_engines(&self) -> u32 {
         self.pcie_engines
     }

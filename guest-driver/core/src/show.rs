@@ -1,4 +1,4 @@
-//! How the driver's objects are shown: lists of any length end after a few entries, and what memory holds is not shown.
+//! Printed forms of the driver's objects: lists of any length end after a few entries, and what memory holds is not shown.
 
 use core::fmt;
 

@@ -3,7 +3,7 @@
 //! SMI_EVENTS makes a descriptor. Writing a 64-bit mask to it chooses events by their numbers, reading it gives their lines.
 //! A client has room for 1024 bytes; a line that does not fit is dropped, whole. Of the events of the interface,
 //! this driver raises those of faults, of resets, and of the beginning and the end of processes, which concern no process
-//! alone: Linux, too, gives them to whoever asks. Those of a process's queues that stop and go on, and of its shared virtual
+//! alone: Linux, too, gives them to each descriptor. Those of a process's queues that stop and go on, and of its shared virtual
 //! memory that moves or goes, go to descriptors that this process has made. The others belong to chips that retry faults, or to
 //! a card that gets hot.
 
@@ -27,15 +27,15 @@ use crate::sync::Mutex;
 /// Bytes that wait for a client at most (`MAX_KFIFO_SIZE`).
 pub(crate) const FIFO_SIZE: usize = 1024;
 
-/// What a reset is said to be caused by: the only cause there is (`amdgpu_reset_get_desc`).
+/// Cause that is told of a reset: the only one there is (`amdgpu_reset_get_desc`).
 const RESET_CAUSE: &str = "MES hang";
 
-/// What an unmapping was caused by: the program unmapped it (`KFD_SVM_UNMAP_TRIGGER_UNMAP_FROM_CPU`).
+/// Cause of an unmapping: the program unmapped it (`KFD_SVM_UNMAP_TRIGGER_UNMAP_FROM_CPU`).
 const UNMAP_FROM_CPU: u32 = 2;
 
 /// One descriptor's chosen events, and what waits for its reader.
 struct Client<O: Os> {
-    /// Who has made the descriptor: of the memory of others it hears nothing.
+    /// Process that has made the descriptor: of the memory of others it hears nothing.
     pasid: u16,
     /// Number of the node that it is of.
     node: u32,
@@ -236,7 +236,7 @@ impl<O: Os> Smi<O> {
         self.clients.lock().raise_for(Some((pasid, None)), EventKind::MigrateStart, message);
     }
 
-    /// It has moved, as far as it does (`KFD_EVENT_FMT_MIGRATE_END`).
+    /// Shared virtual memory has moved, as far as it does (`KFD_EVENT_FMT_MIGRATE_END`).
     pub(crate) fn migrate_end(
         &self,
         pasid: u16,

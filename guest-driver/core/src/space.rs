@@ -34,7 +34,7 @@ pub(crate) const UPPER_HALF: u64 = !0 << VA_BITS;
 /// Ranges of one address space.
 const MAX_RANGES: usize = 1 << 18;
 
-/// What GEM_VA has mapped at an address.
+/// Memory that GEM_VA has mapped at an address.
 #[derive(Clone)]
 pub(crate) struct Mapping {
     pub(crate) len: u64,
@@ -51,7 +51,7 @@ impl Mapping {
     }
 }
 
-/// Who has a range.
+/// Owner of a range.
 enum Range {
     /// A buffer object of KFD, which knows it.
     Kfd { len: u64 },
@@ -84,7 +84,7 @@ pub(crate) struct SpaceState<O: Os> {
     handles: BTreeMap<usize, u32>,
 }
 
-/// What tells memory from other memory, as long as somebody has it.
+/// Number that tells memory from other memory, as long as there is a reference to it.
 fn identity(backing: &Arc<dyn Backing>) -> usize {
     Arc::as_ptr(backing).addr()
 }
@@ -95,7 +95,7 @@ pub(crate) struct Space<O: Os> {
     state: Mutex<O, SpaceState<O>>,
 }
 
-/// What was unmapped: to be dropped without a lock, after the translations are gone.
+/// Memory that was unmapped: to be dropped without a lock, after the translations are gone.
 pub(crate) type Unmapped = Vec<Arc<dyn Backing>>;
 
 impl<O: Os> fmt::Debug for Space<O> {
@@ -128,7 +128,7 @@ impl<O: Os> Space<O> {
         self.state.lock()
     }
 
-    /// What queues are told of the page tables.
+    /// Returns the root of the page tables, as queues are told of it.
     pub(crate) fn root(&self) -> u64 {
         self.state.lock().vm.root()
     }
@@ -182,7 +182,7 @@ impl<O: Os> Space<O> {
         }
     }
 
-    /// Writes what GEM_VA maps, which replaces whatever files have mapped there if `replace`.
+    /// Writes what GEM_VA maps, which replaces all that files have mapped there if `replace`.
     ///
     /// # Errors
     ///
@@ -339,7 +339,7 @@ impl<O: Os> Space<O> {
             return Err(Errno::EINVAL);
         }
         unmapped.try_reserve(touched.len()).map_err(|_| Errno::ENOMEM)?;
-        // What stays is never unmapped, not even for a moment: somebody may be using it.
+        // What stays is never unmapped, not even for a moment: it may be in use.
         for boundary in [va, end] {
             state.split(boundary)?;
         }
@@ -402,7 +402,7 @@ impl<O: Os> SpaceState<O> {
         shared || self.has_objects(va, len)
     }
 
-    /// Whether buffer objects are mapped in a range, of KFD or of a file.
+    /// Returns whether buffer objects are mapped in a range, of KFD or of a file.
     pub(crate) fn has_objects(&self, va: u64, len: u64) -> bool {
         self.ranges.range(..va + len).next_back().is_some_and(|(start, range)| start + range.len() > va)
     }

@@ -8,7 +8,7 @@ use crate::node::Node;
 use crate::os::{DrmFile as _, Os};
 use crate::space::Space;
 
-/// What ACQUIRE_VM has given a node.
+/// Address space and file that ACQUIRE_VM has given a node.
 pub(crate) struct Acquired<O: Os> {
     pub(crate) space: Arc<Space<O>>,
     pub(crate) file: O::DrmFile,
@@ -23,7 +23,7 @@ impl<O: Os> Spaces<O> {
         Self((0..nodes).map(|_| None).collect())
     }
 
-    /// What a node was given.
+    /// Returns what a node was given.
     pub(crate) fn get(&self, node: u32) -> Option<&Acquired<O>> {
         self.0.get(node as usize)?.as_ref()
     }
@@ -33,7 +33,7 @@ impl<O: Os> Spaces<O> {
         self.get(node).map(|acquired| &acquired.space)
     }
 
-    /// Whether a node has one.
+    /// Returns whether a node has one.
     pub(crate) fn has(&self, node: &Node) -> bool {
         self.get(node.number).is_some()
     }
@@ -45,7 +45,7 @@ impl<O: Os> Spaces<O> {
         }
     }
 
-    /// Whether no node has one.
+    /// Returns whether no node has one.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.iter().all(Option::is_none)
     }

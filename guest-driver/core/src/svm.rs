@@ -8,7 +8,7 @@
 //! When the program's memory changes, its operating system tells the driver ([`Invalidate`]). What is unmapped leaves the GPU
 //! and the ranges at once. For any other change, the queues of the process stop, a worker maps the pages anew a
 //! millisecond later, and the queues go on. Where the operating system waits for the driver with the change
-//! ([`Change::held`]), the GPU has lost the pages when it goes on, whatever runs on it.
+//! ([`Change::held`]), the GPU has lost the pages when it goes on, even while work runs on it.
 
 mod migrate;
 mod restore;
@@ -32,7 +32,7 @@ use crate::space::Space;
 use crate::trap_handler::TrapHandler;
 use crate::vm::Vm;
 
-/// How often pages that change while they are mirrored are mirrored again.
+/// Times that pages which change while they are mirrored are mirrored again.
 const TRIES: u32 = 100;
 
 /// Hears of changes to the memory of one mirror.
@@ -224,7 +224,7 @@ pub(crate) fn map_range<O: Os>(process: &Arc<Process<O>>, range: &Range<u64>) ->
     Ok(())
 }
 
-/// Mirrors and maps the first area of the program's memory in a range, whatever ranges have to do with it; returns where
+/// Mirrors and maps the first area of the program's memory in a range, which may belong to any ranges; returns where
 /// that ends, `None` when nothing is mapped there.
 ///
 /// # Errors

@@ -72,13 +72,13 @@ impl<O: Os, T> Drop for Guard<'_, O, T> {
 
 /// A value that belongs to one thread at a time, which lends it out while it waits for something that others have to do with it.
 pub(crate) struct Lendable<O: Os, T> {
-    /// Whose it is.
+    /// Held by the owner.
     owner: Mutex<O, ()>,
     value: Mutex<O, T>,
 }
 
 impl<O: Os, T> Lendable<O, T> {
-    /// Makes one that nobody has; the ranks are those of the two locks.
+    /// Makes one without an owner; the ranks are those of the two locks.
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ impl<O: Os, T> Lendable<O, T> {
         Owner { value: self.value.lock(), _owner: owner }
     }
 
-    /// Sleeps until nobody uses the value, or who has it lends it out. Whoever takes it so must not wait for its owner.
+    /// Sleeps until the value is free, or its owner lends it out. A thread that takes it so must not wait for its owner.
     pub(crate) fn borrow(&self) -> Guard<'_, O, T> {
         self.value.lock()
     }
@@ -112,7 +112,7 @@ pub(crate) struct Owner<'a, O: Os, T> {
 }
 
 impl<O: Os, T> Owner<'_, O, T> {
-    /// Lends the value to those who [borrow](Lendable::borrow) it, until `wait` is over. Nobody else gets it.
+    /// Lends the value to those who [borrow](Lendable::borrow) it, until `wait` is over. No other thread gets it.
     pub(crate) fn lend<R>(&mut self, wait: impl FnOnce() -> R) -> R {
         /// Takes the lock again, however the wait ends.
         struct Again<'a, L: RawLock>(&'a L);

@@ -224,7 +224,7 @@ fn gpu_file<O: Os>(device: &Device<O>, nodes: &Nodes, node: &Node, file: &str) -
     }
 }
 
-/// What the GPU can do (`kfd_topology_set_capabilities`, and `node_show` for the address watches).
+/// Capabilities of the GPU (`kfd_topology_set_capabilities`, and `node_show` for the address watches).
 pub(crate) fn capability<O: Os>(device: &Device<O>) -> u32 {
     let svm = if device.hw.os().has_svm() { HSA_CAP_SVMAPI_SUPPORTED } else { 0 };
     let debug = HSA_CAP_TRAP_DEBUG_SUPPORT

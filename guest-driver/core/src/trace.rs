@@ -21,9 +21,9 @@ use crate::sync::Mutex;
 pub const MAX_RECORDS: u32 = 1 << 20;
 /// The fewest bytes that a reader must have room for: a chunk with one event.
 pub const LEAST_READ: usize = size_of::<Chunk>() + size_of::<Record>();
-/// What the golden counter counts in a second.
+/// Ticks of the golden counter in a second.
 pub(crate) const COUNTER_HZ: u32 = 100_000_000;
-/// How often the counter is read for a chunk: the reading counts that took the least time.
+/// Readings of the counter for a chunk: the one counts that took the least time.
 const READINGS: u32 = 3;
 
 /// The device's counter, and the kernel's time around the moment at which it was read.
@@ -69,7 +69,7 @@ impl Ring {
     }
 }
 
-/// Where a device's driver records to.
+/// Recorder of a device's driver.
 pub(crate) struct DriverTrace<O: Os> {
     on: AtomicBool,
     ring: Mutex<O, Option<Ring>>,
@@ -166,7 +166,7 @@ impl<O: Os> DriverTrace<O> {
     }
 }
 
-/// What a record has of an event.
+/// Kind and arguments of an event's record.
 fn encode(event: DriverEvent) -> (Kind, [u64; 3]) {
     match event {
         DriverEvent::IoctlEnter { number, .. } => (Kind::IOCTL_ENTER, [number.into(), 0, 0]),

@@ -18,9 +18,9 @@ use crate::vram::VramMemory;
 
 /// Bytes of code and trap memory (`KFD_CWSR_TBA_TMA_SIZE`).
 const SIZE: u64 = 2 * PAGE_SIZE;
-/// Where the code is (`SVM_CWSR_BASE`).
+/// Address of the code (`SVM_CWSR_BASE`).
 pub(crate) const TBA: u64 = GPUVM_BASE - SIZE;
-/// Where the trap memory of the first node is behind the code (`KFD_CWSR_TMA_OFFSET`); that of each further one follows.
+/// Distance of the first node's trap memory from the code (`KFD_CWSR_TMA_OFFSET`); that of each further one follows.
 const TMA_OFFSET: u64 = PAGE_SIZE + 2048;
 /// Bytes of a node's: what its address is a multiple of.
 const TMA_SIZE: u64 = 256;
@@ -31,7 +31,7 @@ const fn tma_offset(node: u32) -> u64 {
     TMA_OFFSET + TMA_SIZE * (node % NODES) as u64
 }
 
-/// Where the trap memory of a node is.
+/// Address of a node's trap memory.
 pub(crate) const fn tma(node: u32) -> u64 {
     TBA + tma_offset(node)
 }
@@ -82,7 +82,7 @@ impl<O: Os> TrapHandler<O> {
         self.memory.hw().flush_hdp();
     }
 
-    /// Whether a range touches the pages.
+    /// Returns whether a range touches the pages.
     pub(crate) fn overlaps(va: u64, size: u64) -> bool {
         va < TBA + SIZE && va.saturating_add(size) > TBA
     }

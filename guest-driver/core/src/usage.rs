@@ -1,4 +1,4 @@
-//! What processes hold of a device, for those who look for leaks.
+//! Things that processes hold of a device, for those who look for leaks.
 
 use core::fmt;
 use core::sync::atomic::Ordering;
@@ -7,9 +7,9 @@ use crate::device::Device;
 use crate::os::Os;
 use crate::processes::Processes;
 
-/// What processes hold of a device at a moment; its text has a line with a name and a number for each.
+/// Things that processes hold of a device at a moment; its text has a line with a name and a number for each.
 ///
-/// When nobody uses the device, all of it is as it was before anybody did.
+/// When the last process has ended, all of it is as it was before the first one began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
     /// Processes that have the KFD node open.

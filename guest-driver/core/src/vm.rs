@@ -60,7 +60,7 @@ impl<O: Os> Table<O> {
         }))
     }
 
-    /// What leads to it: an entry of a directory, or a root.
+    /// Returns the entry of a directory, or the root, that leads to it.
     fn entry(&self) -> u64 {
         self.memory.offset() | self.memory.hw().asic().pte.tables[self.level as usize % LEVELS]
     }
@@ -175,7 +175,7 @@ impl<O: Os> Table<O> {
     }
 }
 
-/// What a table and the tables below it hold.
+/// Shows what a table and the tables below it hold.
 #[derive(Debug, Default)]
 struct Held {
     tables: usize,
@@ -221,7 +221,7 @@ impl<O: Os> Vm<O> {
         Ok(Self { vram: vram.clone(), root: Table::new(vram, ROOT_LEVEL)?, retired: Vec::new() })
     }
 
-    /// What goes into `GCVM_CONTEXTn_PAGE_TABLE_BASE_ADDR`.
+    /// Returns the value for `GCVM_CONTEXTn_PAGE_TABLE_BASE_ADDR`.
     pub(crate) fn root(&self) -> u64 {
         self.root.entry()
     }

@@ -200,20 +200,20 @@ pub(crate) struct VramMemory<O: Os> {
     vram: Arc<Vram<O>>,
     extents: Vec<Extent>,
     len: u64,
-    /// It was asked for as memory that the processor may map.
+    /// Set for memory that was asked for so that the processor may map it.
     public: bool,
-    /// Who it counts for.
+    /// Account that it counts for.
     charge: Option<VramCharge>,
 }
 
-/// Bytes of VRAM that count for somebody until this is dropped.
+/// Bytes of VRAM that count for an account until this is dropped.
 pub(crate) struct VramCharge {
     used: Arc<AtomicU64>,
     bytes: u64,
 }
 
 impl VramCharge {
-    /// Adds bytes to what somebody uses, as far as that stays within a limit.
+    /// Adds bytes to an account, as far as that stays within a limit.
     ///
     /// # Errors
     ///
@@ -238,7 +238,7 @@ impl<O: Os> VramMemory<O> {
         self
     }
 
-    /// The same, which counts for somebody as long as it is there.
+    /// The same, which counts for an account as long as it is there.
     pub(crate) fn charged(mut self, charge: Option<VramCharge>) -> Self {
         self.charge = charge;
         self

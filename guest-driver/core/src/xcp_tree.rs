@@ -1,4 +1,4 @@
-//! What each way to share out the graphics cores gives a partition, as files below the PCI device's directory (`amdgpu_xcp.c`,
+//! Resources that each way to share out the graphics cores gives a partition, as files below the PCI device's directory (`amdgpu_xcp.c`,
 //! `amdgpu_xcp_cfg_sysfs_init`; `aqua_vanjaram.c`, `aqua_vanjaram_get_xcp_res_info`).
 //!
 //! `compute_partition_config` has the ways that there are, which of them the folders are about, and a folder for each kind of
@@ -36,7 +36,7 @@ pub(crate) fn mode_named(text: &str) -> Result<ComputePartition> {
     text.get(..3).and_then(ComputePartition::named).ok_or(Errno::EINVAL)
 }
 
-/// How many of so many instances a partition has, and how many partitions have one in common. Of what there is not, both are 0.
+/// Instances that a partition has of so many, and partitions that have one in common. Of what there is not, both are 0.
 fn share(instances: u32, partitions: u32) -> (u32, u32) {
     match instances {
         0 => (0, 0),

@@ -1,4 +1,4 @@
-//! What differs between GPUs: constants of a generation live nowhere else.
+//! Differences between GPUs: constants of a generation live nowhere else.
 //!
 //! An [`Asic`] is a table of constants and functions, chosen once by the version of the graphics core that the discovery
 //! table names, as amdkfd chooses its `mqd_manager` and amdgpu its `gmc` functions. The device's `Hw` refers to it.
@@ -43,13 +43,13 @@ pub(crate) struct Asic {
     pub(crate) gc: GcVersion,
     /// The same as user space is told: major * 10000 + minor * 100 + stepping.
     pub(crate) gfx_target_version: u32,
-    /// Where registers lie in its blocks.
+    /// Places of registers in its blocks.
     pub(crate) registers: Layout,
     /// Bytes of the BAR that has them.
     pub(crate) register_bytes: u64,
     /// Bits of a register's number that count in packets of a graphics core, which is the only one it can reach.
     pub(crate) packet_registers: u32,
-    /// Which compute units are there.
+    /// Fuses that tell which compute units are there.
     pub(crate) fuses: Fuses,
     /// Its graphics cores can be shared out (`CP_HYP_XCP_CTL`).
     pub(crate) partitions: bool,
@@ -61,13 +61,13 @@ pub(crate) struct Asic {
     pub(crate) firmware: Firmware,
     /// Entries of page tables.
     pub(crate) pte: PteFormat,
-    /// What the entries of the interrupt ring mean.
+    /// Meaning of the entries of the interrupt ring.
     pub(crate) interrupt: fn(&IhEntry) -> Interrupt,
-    /// Which doorbells the kernel has, and which no compute queue may have.
+    /// Doorbells that the kernel has, and those that no compute queue may have.
     pub(crate) doorbells: DoorbellLayout,
-    /// Where the page that flushes the host data path is put in the registers' BAR.
+    /// Offset in the registers' BAR at which the page is put that flushes the host data path.
     pub(crate) hdp_remap: u64,
-    /// Where firmware says which process has a VMID.
+    /// Registers in which firmware says which process has a VMID.
     pub(crate) pasids: PasidTable,
     /// `VM_CONTEXTn_CNTL` of VMIDs of processes, where firmware sets nothing of them but the root of the page tables.
     pub(crate) vm_context: Option<u32>,
@@ -75,13 +75,13 @@ pub(crate) struct Asic {
     pub(crate) first_kfd_vmid: u32,
     /// Hardware queues of each compute pipe that the scheduler may use.
     pub(crate) compute_hqd_mask: u32,
-    /// What of the SDMA engines processes can have.
+    /// Queues of the SDMA engines that processes can have.
     pub(crate) sdma: SdmaLayout,
     /// Apertures of local and of scratch memory in a process's addresses.
     pub(crate) apertures: Apertures,
     /// `SH_MEM_CONFIG` of every VMID.
     pub(crate) sh_mem_config: u32,
-    /// How faults are retried (XNACK), on chips whose waves wait for pages.
+    /// Retries of faults (XNACK), on chips whose waves wait for pages.
     pub(crate) retry: Option<Retry>,
     /// Registers that user space may read, by their places on Navi 31: of the first instance of their blocks.
     pub(crate) readable: &'static [Readable],
@@ -101,11 +101,11 @@ pub(crate) struct Asic {
     pub(crate) capability: u32,
     /// The driver's trap handler: at most a page of code.
     pub(crate) trap_handler: &'static [u8],
-    /// What it is said to be made of.
+    /// Product that user space is told of.
     pub(crate) product: Product,
 }
 
-/// How the fuses tell of compute units.
+/// Form in which the fuses tell of compute units.
 pub(crate) struct Fuses {
     /// Compute units of a bit of `CC_GC_SHADER_ARRAY_CONFIG`.
     pub(crate) cus: u32,
@@ -145,7 +145,7 @@ pub(crate) struct HiqPackets {
 /// The micro engine scheduler.
 pub(crate) struct MesFirmware {
     pub(crate) frames: MesFrames,
-    /// It runs on both pipes of its micro engine: the second one maps the first one's ring. Otherwise the kernel interface queue
+    /// Set for firmware on both pipes of its micro engine: the second one maps the first one's ring. Otherwise the kernel interface queue
     /// does.
     pub(crate) on_both_pipes: bool,
 }
@@ -168,7 +168,7 @@ pub(crate) struct MqdManager {
     pub(crate) spread_cu_mask: fn(&Config, &CuMask<'_>, xcc: u32) -> Result<[u32; 8]>,
     /// Sets whether waves enter the trap handler for traps and exceptions; for context saves they always do.
     pub(crate) set_takes_traps: fn(&mut Image, bool) -> Result<()>,
-    /// What of the context save area is in use (`get_wave_state`).
+    /// Reads which part of the context save area is in use (`get_wave_state`).
     pub(crate) wave_state: fn(&mut Image) -> Result<ContextSaveAreaHeader>,
     /// Fills the MQD of a ring of the kernel's own.
     pub(crate) init_kernel: fn(&mut Image, &KernelRing) -> Result<()>,
@@ -180,14 +180,14 @@ pub(crate) struct CuMask<'a> {
     pub(crate) words: &'a [u32],
 }
 
-/// Which of the graphics cores that run a queue an MQD is for.
+/// Share of a queue that a graphics core with an MQD of its own runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Share {
     /// Its number among them.
     pub(crate) number: u32,
-    /// How many there are.
+    /// Number of all of them.
     pub(crate) count: u32,
-    /// Which one begins with the first workgroups.
+    /// Number of the one that begins with the first workgroups.
     pub(crate) first: u32,
     /// Bytes from one's MQD to the next one's.
     pub(crate) stride: u32,
@@ -208,7 +208,7 @@ pub(crate) struct UserRing {
     /// Bytes, a power of two of at least 8.
     pub(crate) size: u32,
     pub(crate) priority: u32,
-    /// It holds AQL packets, otherwise PM4 (`KFD_QUEUE_FORMAT_*`).
+    /// Set for AQL packets, otherwise PM4 (`KFD_QUEUE_FORMAT_*`).
     pub(crate) aql: bool,
     /// The graphics core with this MQD reports the read pointer; there is one for each ring.
     pub(crate) leads: bool,
@@ -267,19 +267,19 @@ impl PteFormat {
     }
 }
 
-/// What a page allows, and where it is.
+/// Rights of a page, and the memory that it is in.
 #[derive(Clone, Copy)]
 pub(crate) struct PageRights {
     pub(crate) readable: bool,
     pub(crate) writable: bool,
     pub(crate) executable: bool,
-    /// It is in system memory.
+    /// Set for system memory.
     pub(crate) system: bool,
     /// Caches of the GPU do not keep it.
     pub(crate) uncached: bool,
 }
 
-/// What an interrupt tells.
+/// Meaning of an interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interrupt {
     /// A signal's event, by the bits of its number that the entry has.
@@ -307,7 +307,7 @@ pub(crate) enum Interrupt {
 /// Faults that are retried until the page is there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retry {
-    /// What of `SH_MEM_CONFIG` a process has that is told of faults at once.
+    /// Bits of `SH_MEM_CONFIG` of a process that is told of faults at once.
     pub(crate) disable: u32,
     /// Entry of a page at which waves are not to wait (`AMDGPU_VM_NORETRY_FLAGS_TF`).
     pub(crate) refused: u64,
@@ -331,7 +331,7 @@ pub(crate) struct SdmaLayout {
     pub(crate) version: (u32, u32),
     /// Most engines.
     pub(crate) engines: u32,
-    /// How many of them are for transfers over PCIe, the first ones; the others are for links between GPUs (XGMI).
+    /// Engines for transfers over PCIe, the first ones; the others are for links between GPUs (XGMI).
     pub(crate) pcie_engines: u32,
     /// Hardware queues of each engine that the scheduler may use.
     pub(crate) hqd_mask: u32,
@@ -399,11 +399,11 @@ pub(crate) struct Cache {
     pub(crate) first_simd: u32,
 }
 
-/// What a card says of itself beside what its tables say.
+/// Properties of a card beside those in its tables.
 pub(crate) struct Product {
     /// Family of chips (`AMDGPU_FAMILY_*`).
     pub(crate) family: u32,
-    /// What tells it from others of its family (`external_rev_id`): its place among them and its revision, which is 0.
+    /// Number that tells it from others of its family (`external_rev_id`): its place among them and its revision, which is 0.
     pub(crate) external_rev: u32,
     /// Versions of the compute firmware and of the SDMA firmware.
     pub(crate) fw_version: u32,
@@ -421,7 +421,7 @@ pub(crate) struct Product {
 /// Every kind the driver knows.
 const ASICS: &[&Asic] = &[&gfx11::GFX1100, &gfx9::GFX942, &gfx12::GFX1201];
 
-/// What to do with a graphics core of this version, if the driver knows it.
+/// Finds the kind with a graphics core of this version, if the driver knows it.
 pub(crate) fn find(gc: GcVersion) -> Option<&'static Asic> {
     ASICS.iter().find(|asic| asic.gc == gc).copied()
 }
@@ -438,6 +438,6 @@ impl fmt::Display for Known {
     }
 }
 
-/// What tests take that are about no GPU in particular.
+/// The kind that tests take which are about no GPU in particular.
 #[cfg(test)]
 pub(crate) const ANY: &Asic = &gfx11::GFX1100;

@@ -19,7 +19,7 @@ const fn of<R: Register>() -> Readable {
     (R::IP, R::AT)
 }
 
-/// Those of the graphics core that all lists have, and two more.
+/// Registers of the graphics core that all lists have, and two more.
 const fn with(first: Readable, second: Readable) -> [Readable; 18] {
     [
         of::<GRBM_STATUS>(),

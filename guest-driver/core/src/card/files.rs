@@ -45,7 +45,7 @@ fn memory_errors(_: &Card, figures: &Figures) -> Vec<u8> {
     line(format_args!("ue: {}\nce: {}\nde: 0", figures.uncorrectable, figures.corrected))
 }
 
-/// How the graphics cores are shared out (`amdgpu_gfx_get_current_compute_partition`).
+/// Shows how the graphics cores are shared out (`amdgpu_gfx_get_current_compute_partition`).
 fn partition(card: &Card, _: &Figures) -> Vec<u8> {
     let in_each = card.partitioned_xccs / card.partitions.max(1);
     match ComputePartition::of(card.partitioned_xccs, in_each) {
@@ -54,7 +54,7 @@ fn partition(card: &Card, _: &Figures) -> Vec<u8> {
     }
 }
 
-/// How they can be (`amdgpu_gfx_get_available_compute_partition`).
+/// Shows how they can be shared out (`amdgpu_gfx_get_available_compute_partition`).
 fn available_partitions(card: &Card, _: &Figures) -> Vec<u8> {
     let names: Vec<&str> =
         ComputePartition::available(card.partitioned_xccs).map(|mode| mode.name()).collect();
@@ -85,7 +85,7 @@ fn memory_levels(card: &Card, figures: &Figures) -> Vec<u8> {
     levels(&[first, second, third, card.max_memory_clock], model::memory_clock(card, figures))
 }
 
-/// What holds of a limit that is all the values there are.
+/// Takes a limit that is the only value there is.
 fn power_limit(_: &Card, _: &Figures) -> Vec<u8> {
     line(u64::from(model::POWER_LIMIT) * 1_000_000)
 }

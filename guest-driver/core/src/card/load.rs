@@ -1,4 +1,4 @@
-//! How busy the card is: from how long it has executed waves, as its performance counter counts it.
+//! Load of the card: from how long it has executed waves, as its performance counter counts it.
 
 use core::fmt;
 
@@ -19,7 +19,7 @@ pub struct Load {
     percent: Option<u8>,
 }
 
-/// What the counter said, and when.
+/// Value of the counter, and its time.
 #[derive(Clone, Copy, Debug)]
 struct Look {
     at_ns: u64,

@@ -2,7 +2,7 @@
 //! `amdgpu_gtt_mgr.c`, `amdgpu_device.c`, `amdgpu_ucode.c`).
 //!
 //! Every file is one row of [`FILES`]. What a row shows comes from a [`Card`], which does not change while the driver is
-//! bound, and from [`Figures`], which are measured when the file is read; `model.rs` has what nobody can measure. An
+//! bound, and from [`Figures`], which are measured when the file is read; `model.rs` has what cannot be measured. An
 //! operating system's side needs no device to show a file if it has both.
 
 mod files;
@@ -17,7 +17,7 @@ use crate::errno::{Errno, Result};
 pub use files::FILES;
 pub use load::{Load, measure};
 
-/// What does not change while the driver is bound.
+/// Properties that do not change while the driver is bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Card {
     /// Bytes of VRAM that may be allocated.
@@ -40,14 +40,14 @@ pub struct Card {
     pub partitions: u32,
 }
 
-/// What is measured.
+/// Figures that are measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Bytes of VRAM in use.
     pub vram_used: u64,
     /// Bytes of system memory in use by buffer objects.
     pub gtt_used: u64,
-    /// How many of a hundred parts of the time the card has executed waves lately.
+    /// Hundredths of the time that the card has executed waves lately.
     pub busy_percent: u8,
     /// Nanoseconds during which it did, since it was made.
     pub busy_ns: u64,
@@ -59,14 +59,14 @@ pub struct Figures {
     pub corrected: u64,
 }
 
-/// What a file's content is made of, which says whether it changes and what reading it costs.
+/// Source of a file's content, which says whether it changes and what reading it costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The card alone.
     Card,
     /// The use of memory, too.
     Memory,
-    /// How busy the card is, too.
+    /// The load of the card, too.
     Activity,
 }
 
@@ -106,7 +106,7 @@ type Show = fn(&Card, &Figures) -> Vec<u8>;
 enum Store {
     /// A value that is one that the file has already, or an error.
     Setting(fn(&Card, &str) -> Result<()>),
-    /// How the graphics cores are shared out, which takes a device.
+    /// The way to share out the graphics cores, which takes a device.
     Partition,
 }
 
@@ -115,7 +115,7 @@ enum Store {
 pub struct File {
     /// Its path there; `hwmon/` stands for the directory of the hardware monitor.
     pub path: &'static str,
-    /// What it is made of.
+    /// Source of its content.
     pub source: Source,
     show: Show,
     store: Option<Store>,
@@ -129,13 +129,13 @@ impl File {
         (self.show)(card, figures)
     }
 
-    /// Whether a card has it: some files are those of Instinct cards, which have partitions and memory with ECC.
+    /// Returns whether a card has it: some files are those of Instinct cards, which have partitions and memory with ECC.
     #[must_use]
     pub fn is_of(&self, card: &Card) -> bool {
         !self.of_instinct || card.partitioned_xccs > 0
     }
 
-    /// Whether its owner may write to it; everybody may read it.
+    /// Returns whether its owner may write to it; all may read it.
     #[must_use]
     pub fn writable(&self) -> bool {
         self.store.is_some()
@@ -166,7 +166,7 @@ impl File {
     }
 }
 
-/// What is written to a file, without the spaces around it.
+/// Text that is written to a file, without the spaces around it.
 pub(crate) fn written(text: &[u8]) -> Result<&str> {
     core::str::from_utf8(text).map(str::trim).map_err(|_| Errno::EINVAL)
 }

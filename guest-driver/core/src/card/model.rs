@@ -53,7 +53,7 @@ pub(super) fn engine_clock(card: &Card, figures: &Figures) -> u32 {
     between(IDLE_ENGINE_CLOCK.min(card.max_engine_clock), card.max_engine_clock, figures)
 }
 
-/// Whether the clocks that only have levels are at their highest.
+/// Returns whether the clocks that only have levels are at their highest.
 fn works(figures: &Figures) -> bool {
     figures.busy_percent > 0
 }

@@ -8,7 +8,7 @@ use crate::os::Os;
 use crate::process::Process;
 use crate::topology;
 
-/// What a debugger is told of a node.
+/// Entry about a node, as a debugger is told of it.
 pub(crate) fn debug_info<O: Os>(
     process: &Process<O>,
     node: &Node,

@@ -120,7 +120,7 @@ pub(crate) fn resume_debugged<O: Os>(
     resumed
 }
 
-/// What a debugger is told of each queue; exceptions in `forget` are forgotten (`set_queue_snapshot_entry`).
+/// Entries about queues, as a debugger is told of them; exceptions in `forget` are forgotten (`set_queue_snapshot_entry`).
 pub(crate) fn queue_snapshot<O: Os>(
     process: &Process<O>,
     state: &State<O>,

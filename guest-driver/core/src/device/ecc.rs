@@ -1,6 +1,6 @@
 //! Errors of memory that were corrected. No program is told of them; the memory controller counts them.
 //!
-//! The driver asks when somebody reads the file, as amdgpu does (`amdgpu_ras_sysfs_read`), and before the counter is lost.
+//! The driver asks when the file is read, as amdgpu does (`amdgpu_ras_sysfs_read`), and before the counter is lost.
 
 use core::sync::atomic::Ordering;
 
@@ -10,7 +10,7 @@ use belfry_abi::regs::gfx9::umc::UMCCH0_OdEccErrCnt;
 use super::Device;
 use crate::os::Os;
 
-/// What the counter counts from (`UMC_V12_0_CE_CNT_INIT`).
+/// Value that the counter counts from (`UMC_V12_0_CE_CNT_INIT`).
 const FIRST: u32 = 0;
 
 impl<O: Os> Device<O> {

@@ -7,7 +7,7 @@ use crate::errno::{Errno, Result};
 use crate::fence::{Fence, Wanted};
 use crate::os::{Os, WaitOutcome, WaitQueue as _};
 
-/// How long a sleeper may rest before it looks itself, in nanoseconds.
+/// Time that a sleeper may rest before it looks itself, in nanoseconds.
 const LOOK_NS: u64 = 100_000_000;
 
 impl<O: Os> Device<O> {

@@ -5,12 +5,12 @@ use crate::errno::{Errno, Result};
 use crate::os::Os;
 
 impl<O: Os> Device<O> {
-    /// Whether it sleeps.
+    /// Returns whether it sleeps.
     pub(crate) fn is_asleep(&self) -> bool {
         self.hw.is_asleep()
     }
 
-    /// Lets go of a device that sleeps: it is being removed, and nobody waits for it to wake up.
+    /// Lets go of a device that sleeps: it is being removed, and no thread waits for it to wake up.
     pub(crate) fn leave_asleep(&self) {
         if self.is_asleep() {
             self.hw.detach();

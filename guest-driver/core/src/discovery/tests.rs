@@ -6,7 +6,7 @@ use crate::testing::{BASES, FakeOs};
 
 const VRAM: usize = 8 << 20;
 
-/// What a discovery table of the tests has.
+/// Contents of a discovery table of the tests.
 struct Table<'a> {
     /// Version of the header; from 4 on base addresses have 64 bits.
     version: u16,

@@ -23,19 +23,19 @@ use crate::sync::{Guard, Mutex};
 
 /// Bits of the golden counter that interrupts are stamped with.
 const TIMESTAMP: u64 = (1 << 48) - 1;
-/// How long the last handle of memory waits for the work of its file, as long as amdgpu waits for a ring.
+/// Time that the last handle of memory waits for the work of its file, as long as amdgpu waits for a ring.
 const CLOSE_NS: u64 = 10_000_000_000;
 
-/// What one ring does of a submission.
+/// Part of a submission for one ring.
 pub(crate) struct Job {
     pub(crate) context: Arc<Record>,
     pub(crate) fence: Arc<Fence>,
     pub(crate) ibs: Vec<Ib>,
-    /// What has to be over first.
+    /// Work that has to be over first.
     pub(crate) dependencies: Vec<Dependency>,
-    /// Where the program wants its number written, and the number.
+    /// Place at which the program wants its number written, and the number.
     pub(crate) user_fence: Option<(Arc<dyn Backing>, u64, u64)>,
-    /// What it uses.
+    /// Memory that it uses.
     pub(crate) objects: Vec<Arc<dyn Backing>>,
     /// The golden counter when the first job of the submission was handed over, 0 before.
     pub(crate) begun_at: Arc<AtomicU64>,
@@ -66,7 +66,7 @@ impl Over {
             && outcome.is_ok()
             && let Some(object) = Object::<O>::of(&**backing)
         {
-            // The submission checked the place. It fails only when the device is gone, and nobody reads it then.
+            // The submission checked the place. It fails only when the device is gone, and no program reads it then.
             let _ = object.store(*offset, *number);
         }
         job.fence.signal(outcome);
@@ -74,7 +74,7 @@ impl Over {
     }
 }
 
-/// What a file has beside its address space.
+/// Things that a file has beside its address space.
 pub(crate) struct ClientState<O: Os> {
     pub(crate) contexts: Contexts,
     pub(crate) lists: Lists,
@@ -82,7 +82,7 @@ pub(crate) struct ClientState<O: Os> {
     lines: BTreeMap<RingId, Line<O>>,
     /// Memory of programs that has handles.
     programs: Vec<Weak<Object<O>>>,
-    /// How often work was ended because of a fault.
+    /// Times that work was ended because of a fault.
     resets: u32,
     closed: bool,
 }
@@ -104,7 +104,7 @@ impl<O: Os> ClientState<O> {
     }
 }
 
-/// What a file of the render node has on the GPU.
+/// Things that a file of the render node has on the GPU.
 pub struct Client<O: Os> {
     device: Arc<Device<O>>,
     id: u64,
@@ -184,7 +184,7 @@ impl<O: Os> Client<O> {
         self.state.lock()
     }
 
-    /// Whether the device was reset since the file was opened, or is beyond repair: nothing of the file is left on it.
+    /// Returns whether the device was reset since the file was opened, or is beyond repair: nothing of the file is left on it.
     pub(crate) fn is_lost(&self) -> bool {
         self.device.wedged() || self.device.epoch() != self.epoch
     }
@@ -287,7 +287,7 @@ impl<O: Os> Client<O> {
         self.tell(over);
     }
 
-    /// Wakes whoever waits for what is over.
+    /// Wakes the threads that wait for what is over.
     fn tell(&self, over: Over) {
         if over.0.is_empty() {
             return;

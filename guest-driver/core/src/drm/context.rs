@@ -91,13 +91,13 @@ impl Timeline {
         Ok(at.and_then(|at| self.recent.get(at as usize)).cloned())
     }
 
-    /// What has to be over before the next piece may come.
+    /// Returns the work that has to be over before the next piece may come.
     pub(crate) fn oldest(&self) -> Option<Arc<Fence>> {
         (self.recent.len() == REMEMBERED).then(|| self.recent.front().cloned()).flatten()
     }
 }
 
-/// What of a context outlives it: work refers to it.
+/// Part of a context that outlives it: work refers to it.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     /// Its work had to be ended.

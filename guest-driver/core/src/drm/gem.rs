@@ -160,7 +160,7 @@ pub(super) fn op<O: Os>(call: &Call<'_, O>, args: &GemOpArgs) -> Result<()> {
     }
 }
 
-/// What is known of how another process has made memory.
+/// Guesses from its kind how another process has made memory.
 fn imported(backing: &dyn Backing) -> GemCreateIn {
     let vram = backing.flags().contains(AllocFlags::VRAM);
     let domains = if vram { AMDGPU_GEM_DOMAIN_VRAM } else { AMDGPU_GEM_DOMAIN_GTT };

@@ -1,4 +1,4 @@
-//! What a file needs before its first work: an id that the device knows it by, doorbells, a page of the scheduler.
+//! Hardware that a file needs before its first work: an id that the device knows it by, doorbells, a page of the scheduler.
 
 use alloc::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::os::Os;
 use crate::request::SdmaPlace;
 use crate::sdma::SdmaChoice;
 
-/// What a file has on the device while it has rings.
+/// Hardware that a file has while it has rings.
 pub(crate) struct Hardware<O: Os> {
     pasid: u16,
     /// The device's nodes, which stay as they are meanwhile, and which of them the rings are on: that of the file's render node.

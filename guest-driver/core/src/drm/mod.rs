@@ -37,7 +37,7 @@ use crate::os::{Clock, Os, RenderFile};
 pub struct Refused {
     /// Command word.
     pub command: u32,
-    /// What a caller gets.
+    /// Error that a caller gets.
     pub errno: Errno,
     /// Why.
     pub reason: &'static str,
@@ -55,7 +55,7 @@ pub const REFUSED: &[Refused] = &[Refused {
 pub struct Partial {
     /// The command.
     pub command: u32,
-    /// What is missing.
+    /// Parts that are missing.
     pub missing: &'static str,
 }
 
@@ -90,7 +90,7 @@ pub const PARTIAL: &[Partial] = &[
     Partial { command: nr::GEM_OP, missing: "SET_PLACEMENT is kept and told, and moves nothing" },
 ];
 
-/// What a command works with.
+/// A call of a command: its file, with the handles of the operating system.
 struct Call<'a, O: Os> {
     client: &'a Arc<Client<O>>,
     file: &'a dyn RenderFile,

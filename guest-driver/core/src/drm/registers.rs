@@ -9,7 +9,7 @@ use crate::os::Os;
 
 /// Most registers of one question.
 const MOST: usize = 128;
-/// What stands for all shader engines, or all shader arrays (`AMDGPU_INFO_MMR_SE_INDEX_MASK`, `AMDGPU_INFO_MMR_SH_INDEX_MASK`).
+/// Number that stands for all shader engines, or all shader arrays (`AMDGPU_INFO_MMR_SE_INDEX_MASK`, `AMDGPU_INFO_MMR_SH_INDEX_MASK`).
 const ALL: u32 = 0xff;
 /// Shader engines and arrays of one that can be named (`AMDGPU_GFX_MAX_SE`, `AMDGPU_GFX_MAX_SH_PER_SE`).
 const MAX_ENGINES: u32 = 4;

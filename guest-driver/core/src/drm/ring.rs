@@ -54,18 +54,18 @@ pub(crate) struct Ib {
 /// A hardware queue.
 pub(crate) struct Ring<O: Os> {
     id: RingId,
-    /// Where it is in the address space.
+    /// Begin of it in the address space.
     va: u64,
     mqds: Mqds<O>,
     buffer: KernelBuffer<O>,
-    /// Where waves are saved, of a compute queue.
+    /// Memory that waves are saved to, of a compute queue.
     save: Option<VramMemory<O>>,
     doorbell: DoorbellIndex,
     number: u32,
     place: Option<SdmaPlace>,
     /// Dwords written, for ever.
     written: u64,
-    /// What the fence holds when the last work is over.
+    /// Value of the fence when the last work is over.
     fence: u32,
 }
 
@@ -135,7 +135,7 @@ impl<O: Os> Ring<O> {
         space.flush(&mut state)
     }
 
-    /// What CREATE_QUEUE would have been told.
+    /// Arguments that CREATE_QUEUE would have been given.
     fn args(&self, device: &Device<O>, node: &Node) -> CreateQueueArgs {
         let area = (device.hw.asic().save_area)(&node.config);
         let common = CreateQueueArgs {
@@ -237,7 +237,7 @@ impl<O: Os> Ring<O> {
         }
     }
 
-    /// Whether the last work is over.
+    /// Returns whether the last work is over.
     pub(crate) fn is_over(&self) -> bool {
         self.buffer.word(POINTERS + FENCE).load(Ordering::Acquire) == self.fence
     }
@@ -283,7 +283,7 @@ fn packet(packets: &mut Vec<u32>, opcode: Opcode, body: &[u32]) {
     packets.extend_from_slice(body);
 }
 
-/// What the processor has written is to be seen, code too: all of memory, all caches.
+/// Makes all that the processor has written be seen, code too: all of memory, all caches.
 fn compute_begin(packets: &mut Vec<u32>, acquire: &[u32]) {
     packet(packets, Opcode::ACQUIRE_MEM, acquire);
 }

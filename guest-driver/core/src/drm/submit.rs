@@ -47,7 +47,7 @@ struct Parser {
     user_fence: Option<(Arc<dyn Backing>, u64, u64)>,
     list: Option<List>,
     dependencies: Vec<Dependency>,
-    /// What gets this work.
+    /// Syncobjs that get this work.
     targets: Option<Vec<Box<dyn SyncTarget>>>,
 }
 
@@ -188,7 +188,7 @@ impl Parser {
         Ok(())
     }
 
-    /// What is in a syncobj has to be over first.
+    /// Work in a syncobj has to be over first.
     fn await_sync<O: Os>(&mut self, call: &Call<'_, O>, at: SyncPoint) -> Result<()> {
         match call.file.sync_await(at, Arc::new(Kick(call.client.clone())))? {
             Awaited::Here(fences) => self.dependencies.extend(fences.into_iter().map(Dependency::Over)),

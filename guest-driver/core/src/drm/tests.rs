@@ -111,12 +111,12 @@ impl<'a> File<'a> {
         self.client.handle_closed(&backing);
     }
 
-    /// Where an address leads, and the bits of its entry.
+    /// Place that an address leads to, and the bits of its entry.
     fn walk(&self, va: u64) -> Option<(u64, u64)> {
         walk(&self.bench.device.hw, self.client.space().root(), va)
     }
 
-    /// Where a byte of a buffer object is.
+    /// Place of a byte of a buffer object.
     fn place(&self, handle: u32, offset: u64) -> u64 {
         match self.lookup(handle).unwrap().page(offset / PAGE).unwrap() {
             crate::os::BoPage::Vram(at) => at,

@@ -53,7 +53,7 @@ pub(super) fn change<O: Os>(call: &Call<'_, O>, args: &GemVaArgs) -> Result<()> 
         }
         AMDGPU_VA_OP_UNMAP => {
             let backing = call.file.lookup(args.handle)?;
-            // Whatever length was named: what one MAP has mapped goes.
+            // The length does not count: what one MAP has mapped goes.
             space.unmap(va, &backing).map(drop)
         }
         AMDGPU_VA_OP_CLEAR => {

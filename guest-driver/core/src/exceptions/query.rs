@@ -10,7 +10,7 @@ use crate::errno::{Errno, Result};
 use crate::node::Nodes;
 use crate::os::Os;
 
-/// What has exceptions that a debugger has asked for.
+/// A queue, a device or the process with exceptions that a debugger has asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pending {
     pub(crate) status: u64,
@@ -62,7 +62,7 @@ impl<O: Os> Debug<O> {
         Ok(pending)
     }
 
-    /// What is known of an exception, which is forgotten if `clear` says so.
+    /// Returns what is known of an exception, which is forgotten if `clear` says so.
     ///
     /// # Errors
     ///

@@ -51,7 +51,7 @@ impl<O: Os> RetryRing<O> {
         // Registers, and no doorbells: one that is polled can be missed.
         hw.write(IH_DOORBELL_RPTR_RING1(0));
         hw.write(IH_DOORBELL_RETRY_CAM(0));
-        // What the filter had told somebody else of is forgotten.
+        // What the filter had told another driver of is forgotten.
         hw.write(IH_RETRY_INT_CAM_CNTL(0));
         let mut filter = IH_RETRY_INT_CAM_CNTL(0);
         filter.set_enable(true);

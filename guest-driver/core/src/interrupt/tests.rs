@@ -1,4 +1,4 @@
-//! Interrupts while everything else is stuck, and more of them than anybody can handle.
+//! Interrupts while everything else is stuck, and more of them than can be handled.
 
 extern crate std;
 
@@ -154,7 +154,7 @@ fn a_device_that_writes_for_ever_does_not_keep_the_thread_and_loses_nothing() {
     for index in 0..RING_ENTRIES {
         bench.write(index, &unknown);
     }
-    // Whatever is taken from the ring, the device puts as much behind it, until the flood is over.
+    // For all that is taken from the ring, the device puts as much behind it, until the flood is over.
     let taken = Arc::new(AtomicU32::new(0));
     let (wptr, count, last) = (bench.wptr(), taken.clone(), AtomicU32::new(0));
     let register = bench.device.hw.registers().dword::<osssys::IH_RB_RPTR>() * 4;

@@ -1,6 +1,6 @@
 //! Buffer objects that processes share (`amdgpu_amdkfd_gpuvm.c`, `amdgpu_dma_buf.c`).
 //!
-//! What is shared is memory and no buffer object: it stays until the last of its buffer objects, descriptors and mappings is
+//! Memory is shared, and no buffer object: it stays until the last of its buffer objects, descriptors and mappings is
 //! gone, whichever process had it first.
 
 use alloc::sync::Arc;
@@ -53,7 +53,7 @@ pub(crate) fn import_dmabuf<O: Os>(process: &Process<O>, args: &mut ImportDmabuf
     if size == 0 || size > GPUVM_LIMIT {
         return Err(Errno::EINVAL);
     }
-    // As amdkfd does, whatever the exporter may do with it.
+    // As amdkfd does, with all that the exporter may not do with it.
     let flags = backing.flags() | AllocFlags::WRITABLE | AllocFlags::EXECUTABLE;
     let kind = BoKind::Imported(Arc::new(Imported { dmabuf: Arc::new(dmabuf), backing }));
     let mut bo = Bo::new(node, kind, (args.va_addr, size), flags);

@@ -14,10 +14,10 @@ use crate::os::{AllocFlags, Backing, BoPage, Change, Invalidate, Os, PAGE_SIZE, 
 use crate::space::Space;
 use crate::sync::Mutex;
 
-/// How long a change of the memory waits for the work that uses it, as long as amdgpu waits for a ring.
+/// Time that a change of the memory waits for the work that uses it, as long as amdgpu waits for a ring.
 const CHANGE_NS: u64 = 10_000_000_000;
 
-/// How long a submission sleeps between two looks at a change that is on its way.
+/// Time that a submission sleeps between two looks at a change that is on its way.
 const LOOK_US: u64 = 100;
 
 /// The file of the render node that has memory of a program mapped for the GPU.
@@ -35,7 +35,7 @@ pub(crate) trait Holder<O: Os>: Send + Sync {
     fn pump(&self);
 }
 
-/// Which memory it is.
+/// Memory of a program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UserArgs {
     pub(crate) key: ProcessKey,
@@ -49,7 +49,7 @@ pub(crate) struct UserArgs {
 /// Pages of a program.
 pub(crate) struct UserRange<O: Os> {
     args: UserArgs,
-    /// Who has them mapped for the GPU.
+    /// File that has them mapped for the GPU.
     client: Weak<dyn Holder<O>>,
     pinned: Mutex<O, Option<Arc<UserMemory<O>>>>,
     /// Page tables that are being written, which may still lead to other pages than the pinned ones.
@@ -80,7 +80,7 @@ impl<O: Os> UserRange<O> {
         Self { args, client, pinned, writing: AtomicUsize::new(0), object }
     }
 
-    /// Whose memory it is.
+    /// Returns the address space that the memory is of.
     pub(crate) fn key(&self) -> ProcessKey {
         self.args.key
     }

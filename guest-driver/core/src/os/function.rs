@@ -1,6 +1,6 @@
 //! The PCI function as the operating system knows it.
 
-/// What the bus knows about the PCI function.
+/// Properties of the PCI function that the bus knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceInfo {
     /// PCI vendor id.

@@ -1,6 +1,6 @@
 //! Locks and places to sleep.
 
-/// Which of the driver's locks one is, outermost first: a thread that holds one takes only those further down.
+/// Ranks of the driver's locks, outermost first: a thread that holds one takes only those further down.
 ///
 /// For operating systems that check the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,7 +27,7 @@ pub enum LockRank {
     PendingFault,
     /// The clients of system management.
     SmiClients,
-    /// What waits for one of them.
+    /// Bytes that wait for one of them.
     SmiFifo,
     /// The VRAM allocator.
     Vram,
@@ -35,11 +35,11 @@ pub enum LockRank {
     Gart,
     /// The invalidation engine.
     Invalidation,
-    /// What is attached to a buffer object.
+    /// Metadata and users of a buffer object.
     Object,
     /// A rate limit, and the last look at how busy the card is.
     RateLimit,
-    /// Which nodes the device has.
+    /// The nodes of the device.
     Nodes,
     /// Events of the driver that are recorded.
     Trace,
@@ -59,10 +59,10 @@ pub trait RawLock: Send + Sync {
     unsafe fn unlock(&self);
 }
 
-/// How a wait ended.
+/// End of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitOutcome {
-    /// Somebody called [`WaitQueue::wake_all`] after the ticket was drawn.
+    /// Another thread called [`WaitQueue::wake_all`] after the ticket was drawn.
     Woken,
     /// The time is over.
     TimedOut,

@@ -1,6 +1,6 @@
-//! What the driver says in the log.
+//! Lines of the driver in the log.
 
-/// How loud a log line is.
+/// Importance of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLevel {
     /// Something failed that a user will notice.

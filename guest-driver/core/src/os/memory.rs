@@ -9,7 +9,7 @@ use belfry_abi::kfd::memory::AllocFlags;
 
 use crate::errno::{Errno, Result};
 
-/// Where one page of a buffer object is.
+/// Place of one page of a buffer object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BoPage {
     /// At this byte offset of BAR0.
@@ -21,7 +21,7 @@ pub enum BoPage {
         /// Bus address of the page.
         bus: u64,
     },
-    /// Memory of a program, at this bus address while it is there: it has no kernel address, and nobody else maps it.
+    /// Memory of a program, at this bus address while it is there: it has no kernel address, and no one but the program maps it.
     User(Option<u64>),
 }
 

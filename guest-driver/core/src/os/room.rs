@@ -1,6 +1,6 @@
-//! What there can be none left of.
+//! Resources that can be used up.
 
-/// What a process can have of a GPU until there is none left.
+/// Resources of a GPU that processes can use up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
     /// VRAM.

@@ -23,7 +23,7 @@ pub struct SyncPoint {
 pub enum Awaited {
     /// All of this work of the driver's own.
     Here(Vec<Arc<Fence>>),
-    /// Work that may be anybody's.
+    /// Work of any driver.
     Elsewhere(Arc<dyn ForeignFence>),
 }
 
@@ -33,7 +33,7 @@ pub trait SyncTarget {
     fn put(self: Box<Self>, fence: &Arc<Fence>);
 }
 
-/// What work is made by FENCE_TO_HANDLE.
+/// Forms that FENCE_TO_HANDLE makes work of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncExport {
     /// A handle of a new syncobj.

@@ -1,4 +1,4 @@
-//! What a driver tells of its own doings.
+//! Events of the driver itself.
 
 use super::Task;
 
@@ -31,12 +31,12 @@ pub enum DriverEvent {
     },
     /// A program made a queue.
     QueueCreated {
-        /// What the program knows it by.
+        /// Number that the program knows it by.
         queue: u32,
     },
     /// A queue was destroyed.
     QueueDestroyed {
-        /// What the program knew it by.
+        /// Number that the program knew it by.
         queue: u32,
     },
     /// Memory was mapped for a GPU.
@@ -55,7 +55,7 @@ pub enum DriverEvent {
     },
     /// An entry of the interrupt ring was handled.
     Handled {
-        /// Who raised it.
+        /// Client that raised it.
         client: u32,
         /// Why.
         source: u32,

@@ -12,9 +12,9 @@ pub struct Change {
     pub end: u64,
     /// All of it is unmapped. It may have been mapped anew since, as something else.
     pub unmapped: bool,
-    /// It is about to happen, and happens when [`Invalidate::invalidated`] returns.
+    /// Set for a change that is about to happen, and happens when [`Invalidate::invalidated`] returns.
     ///
-    /// Who tells it may hold locks of the address space: the driver neither asks for user memory nor drops a mirror before it
+    /// The thread that tells it may hold locks of the address space: the driver neither asks for user memory nor drops a mirror before it
     /// returns, and the device then uses nothing of the range any more. Mirrors stay good for what is not in the range.
     pub held: bool,
 }
@@ -26,11 +26,11 @@ pub struct UserArea {
     pub end: u64,
     /// The program may write to it.
     pub writable: bool,
-    /// It is of a file.
+    /// Set for memory of a file.
     pub file: bool,
 }
 
-/// Where a page of a program is.
+/// Place of a program's page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserPage {
     /// In system memory, at this bus address.
@@ -78,7 +78,7 @@ pub trait UserPin: Send + Sync {
     /// Pins the same range again and moves the notification to the new pin; called from [`Invalidate::invalidated`] only.
     ///
     /// The old pin keeps its pages until it is dropped, and dropping it then waits for nothing. This may take as long as
-    /// somebody else takes to bring a page in, so the driver holds no lock here.
+    /// another thread takes to bring a page in, so the driver holds no lock here.
     ///
     /// # Errors
     ///

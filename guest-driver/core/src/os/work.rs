@@ -1,4 +1,4 @@
-//! What the driver puts off.
+//! Work that the driver puts off.
 
 /// Something the driver does later, on a worker thread.
 pub trait Work: Send + Sync {

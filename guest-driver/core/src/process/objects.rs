@@ -22,7 +22,7 @@ impl<O: Os> State<O> {
         self.bos.get(&id).filter(|bo| bo.node == node.number).map(|_| id)
     }
 
-    /// Whether a queue of a node uses a buffer object.
+    /// Returns whether a queue of a node uses a buffer object.
     pub(crate) fn is_used_on(&self, node: &Node, id: u32) -> bool {
         let uses = |queue: &Queue<O>| queue.bos.contains(&id) || queue.ring_bo == Some(id);
         self.queues.values().any(|queue| queue.node == node.number && uses(queue))

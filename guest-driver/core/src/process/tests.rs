@@ -117,7 +117,7 @@ fn a_queue_that_does_not_stop_keeps_its_pages_when_the_device_cannot_be_reset() 
     let bench = Bench::new();
     let process = with_queue(&bench, 1);
     let bystander = with_queue(&bench, 2);
-    // Nobody answers, and the function has no reset here.
+    // The scheduler does not answer, and the function has no reset here.
     *lock(&bench.os().scheduler) = None;
     bench.kfd.exit(process.key());
     assert!(bench.device.wedged());

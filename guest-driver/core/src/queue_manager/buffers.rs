@@ -1,4 +1,4 @@
-//! What a queue uses of its process's memory (`kfd_queue_acquire_buffers`).
+//! Memory of its process that a queue uses (`kfd_queue_acquire_buffers`).
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -11,7 +11,7 @@ use crate::node::Node;
 use crate::os::{Os, PAGE_SIZE};
 use crate::process::{Process, State};
 
-/// What a queue uses of its process's memory.
+/// Memory of its process that a queue uses.
 pub(super) struct QueueBuffers {
     /// Buffer objects: the ring, and the others.
     pub(super) ring: Option<u32>,

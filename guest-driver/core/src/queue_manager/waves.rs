@@ -9,7 +9,7 @@ use crate::os::Os;
 use crate::process::{Process, State};
 use crate::queue::Life;
 
-/// What of a queue's context save area is in use.
+/// Part of a queue's context save area that is in use.
 pub(crate) struct WaveStates {
     /// Of each graphics core.
     pub(crate) headers: Vec<ContextSaveAreaHeader>,

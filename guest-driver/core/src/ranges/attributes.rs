@@ -18,15 +18,15 @@ use crate::node::Nodes;
 const DEFAULT_GRANULARITY: u32 = 9;
 /// Most that a range remembers (`svm_range_apply_attrs`).
 const MAX_GRANULARITY: u32 = 0x3f;
-/// What no range exceeds, where an answer begins.
+/// Granularity that no range exceeds, where an answer begins.
 const ANY_GRANULARITY: u32 = 0xff;
 
-/// Which nodes may access a range, one bit each (`bitmap_access`, `bitmap_aip`).
+/// Nodes that may access a range, one bit each (`bitmap_access`, `bitmap_aip`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Access {
     /// Wherever it is.
     pub(crate) anywhere: u32,
-    /// Where it is.
+    /// In the place in which it is.
     pub(crate) in_place: u32,
 }
 
@@ -34,12 +34,12 @@ impl Access {
     /// None.
     pub(crate) const NONE: Self = Self { anywhere: 0, in_place: 0 };
 
-    /// Whether any may.
+    /// Returns whether any may.
     pub(crate) fn any(self) -> bool {
         self.of_any(u32::MAX)
     }
 
-    /// Whether one of these nodes may.
+    /// Returns whether one of these nodes may.
     pub(crate) fn of_any(self, nodes: u32) -> bool {
         (self.anywhere | self.in_place) & nodes != 0
     }
@@ -66,7 +66,7 @@ impl Access {
     }
 }
 
-/// Whether attributes of a kind say what a node may do, by its value.
+/// Returns whether attributes of a kind say what a node may do, by its value.
 fn is_access(kind: u32) -> bool {
     matches!(
         kind,
@@ -74,7 +74,7 @@ fn is_access(kind: u32) -> bool {
     )
 }
 
-/// What is set for a range.
+/// Attributes of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Attributes {
     /// A node's id or a location.
@@ -129,7 +129,7 @@ pub(crate) fn check(nodes: &Nodes, list: &mut [SvmAttribute]) -> Result<()> {
     Ok(())
 }
 
-/// Whether setting these attributes may change what page tables say.
+/// Returns whether setting these attributes may change what page tables say.
 pub(crate) fn change_mapping(list: &[SvmAttribute]) -> bool {
     list.iter().any(|&SvmAttribute { kind, .. }| {
         is_access(kind) || matches!(kind, KFD_IOCTL_SVM_ATTR_SET_FLAGS | KFD_IOCTL_SVM_ATTR_CLR_FLAGS)
@@ -157,7 +157,7 @@ impl Attributes {
         }
     }
 
-    /// Whether each of these attributes is set already. A prefetch never is: it is to happen again.
+    /// Returns whether each of these attributes is set already. A prefetch never is: it is to happen again.
     pub(crate) fn have(&self, list: &[SvmAttribute]) -> bool {
         list.iter().all(|&SvmAttribute { kind, value }| match kind {
             KFD_IOCTL_SVM_ATTR_PREFERRED_LOC => self.preferred == value,
@@ -181,7 +181,7 @@ impl Attributes {
     }
 }
 
-/// What several ranges have in common.
+/// Attributes that several ranges have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Common {
     preferred: u32,

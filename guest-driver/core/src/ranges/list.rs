@@ -23,7 +23,7 @@ pub(crate) struct SvmRange {
     pub(crate) in_vram: bool,
 }
 
-/// What setting attributes would add.
+/// Growth by setting attributes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Growth {
     /// Bytes that belong to no range yet.
@@ -38,7 +38,7 @@ pub(crate) struct Ranges {
     by_start: BTreeMap<u64, SvmRange>,
     /// New ranges are divided at multiples of this, a power of two.
     piece: u64,
-    /// Who may access ranges of which that is not said.
+    /// Access to ranges for which none was set.
     access: Access,
 }
 
@@ -48,7 +48,7 @@ impl Ranges {
         Self { by_start: BTreeMap::new(), piece, access: Access::NONE }
     }
 
-    /// Who may access new ranges of which that is not said: GPUs that retry faults do.
+    /// Sets the access to new ranges for which none is set: GPUs that retry faults have it.
     pub(crate) fn set_default_access(&mut self, access: Access) {
         self.access = access;
     }
@@ -69,7 +69,7 @@ impl Ranges {
         self.touching(range).next().is_some()
     }
 
-    /// Whether every byte of `range` is in a range with some property.
+    /// Returns whether every byte of `range` is in a range with some property.
     pub(crate) fn all(&self, range: &Range<u64>, property: impl Fn(&SvmRange) -> bool) -> bool {
         let mut at = range.start;
         for (start, one) in self.touching(range) {
@@ -81,7 +81,7 @@ impl Ranges {
         at >= range.end
     }
 
-    /// What [`Ranges::set`] would add.
+    /// Returns what [`Ranges::set`] would add.
     pub(crate) fn growth(&self, range: &Range<u64>) -> Growth {
         // Two for the edges that divide ranges.
         let mut growth = Growth { bytes: 0, ranges: 2 };
@@ -141,7 +141,7 @@ impl Ranges {
         Attributes { access: self.access, ..Attributes::default() }
     }
 
-    /// What the ranges that touch `range` have in common; of none, what a new one would have.
+    /// Returns what the ranges that touch `range` have in common; of none, what a new one would have.
     pub(crate) fn common(&self, range: &Range<u64>) -> Common {
         Common::of(self.touching(range).map(|(_, one)| &one.attributes), &self.unsaid())
     }

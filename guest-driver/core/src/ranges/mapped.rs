@@ -1,4 +1,4 @@
-//! Which mirrored pages the GPU's page tables lead to, by address.
+//! Mirrored pages that the GPU's page tables lead to, by address.
 //!
 //! A mirror may be longer than what is still used of it: ranges are cut where memory goes.
 
@@ -22,7 +22,7 @@ impl<O: Os> Mirrored<O> {
         self.va..self.va + self.mirror.count() as u64 * PAGE_SIZE
     }
 
-    /// Where the page at `va` is, which is one of its own.
+    /// Returns the place of the page at `va`, which is one of its own.
     pub(crate) fn page(&self, va: u64) -> UserPage {
         self.mirror.page(((va - self.va) / PAGE_SIZE) as usize)
     }

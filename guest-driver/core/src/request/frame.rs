@@ -9,7 +9,7 @@ pub(crate) struct Frame {
     pub(crate) dwords: [u32; FRAME_SIZE / 4],
     /// Byte offset of its [`ApiStatus`].
     pub(crate) status: usize,
-    /// What it asks, for the log.
+    /// Name of the request, for the log.
     pub(crate) name: &'static str,
 }
 
@@ -24,7 +24,7 @@ impl Frame {
     }
 }
 
-/// What the scheduler is given to work with: addresses in VMID 0, masks, and the bases of the blocks it programs.
+/// Resources that the scheduler is given to work with: addresses in VMID 0, masks, and the bases of the blocks it programs.
 pub(crate) struct HardwareResources {
     pub(crate) vmid_mask: u32,
     /// Hardware queues of each of the pipes.

@@ -20,7 +20,7 @@ pub(crate) struct SdmaPlace {
     pub(crate) queue: u32,
 }
 
-/// How waves are launched under a debugger (`SPI_GDBG_PER_VMID_CNTL`).
+/// Launch of waves under a debugger (`SPI_GDBG_PER_VMID_CNTL`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LaunchControl {
     pub(crate) trap_en: bool,
@@ -56,7 +56,7 @@ pub(crate) struct QueueRequest {
     pub(crate) sdma: Option<SdmaPlace>,
     /// Its packets are AQL.
     pub(crate) aql: bool,
-    /// It has the global wave sync, and runs alone.
+    /// Set for a queue with the global wave sync, which runs alone.
     pub(crate) gws: bool,
     /// Its process's waves wait for pages (XNACK).
     pub(crate) xnack: bool,
@@ -78,7 +78,7 @@ impl NodeWatch {
     }
 }
 
-/// What a debugger wants of the waves of a process.
+/// Settings of a debugger for the waves of a process.
 #[derive(Clone, Copy)]
 pub(crate) struct ShaderDebugger {
     /// Address of the process's context.

@@ -15,7 +15,7 @@ pub(crate) struct RunProcess {
     pub(crate) gws: bool,
     /// Queues that follow.
     pub(crate) queues: u32,
-    /// What a debugger wants of its waves.
+    /// Settings of a debugger for its waves.
     pub(crate) launch: LaunchControl,
     /// `TCP_WATCHn_CNTL`.
     pub(crate) watches: [u32; 4],
@@ -26,7 +26,7 @@ pub(crate) struct RunProcess {
 pub(crate) struct RunList {
     pub(crate) address: u64,
     pub(crate) dwords: u32,
-    /// It is the last packet of this list, which begins anew after it.
+    /// Set for the last packet of this list, which begins anew after it.
     pub(crate) chain: bool,
     /// Processes that get a VMID at a time.
     pub(crate) processes: u32,

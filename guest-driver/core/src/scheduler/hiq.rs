@@ -2,7 +2,7 @@
 //!
 //! Sequence: Linux `amdkfd/kfd_device_queue_manager.c` (`start_cpsch`, `map_queues_cpsch`, `unmap_queues_cpsch`) and
 //! `kfd_packet_manager.c` (`pm_create_runlist_ib`); the packets' layout is for [`crate::asic`] to know. The scheduler knows no
-//! single queues: whatever changes, all are taken off the hardware, and a new list is handed over. It chooses the VMIDs. Partitions
+//! single queues: at any change, all are taken off the hardware, and a new list is handed over. It chooses the VMIDs. Partitions
 //! know nothing of each other: each has a ring and a list of its own.
 
 mod partition;

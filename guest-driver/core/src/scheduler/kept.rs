@@ -17,7 +17,7 @@ pub(crate) struct Kept {
     scheduler: Box<dyn Scheduler>,
     /// Queues, in the order in which they came.
     queues: Vec<QueueRequest>,
-    /// What debuggers want, of each process once.
+    /// Settings of debuggers, of each process once.
     debuggers: Vec<ShaderDebugger>,
     suspended: bool,
 }
@@ -28,7 +28,7 @@ impl Kept {
         Self { scheduler, queues: Vec::new(), debuggers: Vec::new(), suspended: false }
     }
 
-    /// Whether it stands still until [`Kept::resume`].
+    /// Returns whether it stands still until [`Kept::resume`].
     pub(crate) fn is_suspended(&self) -> bool {
         self.suspended
     }
@@ -61,7 +61,7 @@ impl Kept {
     ///
     /// # Errors
     ///
-    /// Those of the start and of the requests.
+    /// Errors of the start and of the requests.
     pub(crate) fn resume(&mut self) -> Result<()> {
         self.suspended = false;
         self.scheduler.start()?;

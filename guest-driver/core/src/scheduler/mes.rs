@@ -24,7 +24,7 @@ use crate::scheduler::Scheduler;
 const COMPUTE_PIPES: usize = 4;
 /// Bytes of the ring: 64 frames.
 const RING_SIZE: usize = 16384;
-/// How long the scheduler may take. amdgpu gives 2.1 s, and a hundred times that to emulators.
+/// Time that the scheduler may take. amdgpu gives 2.1 s, and a hundred times that to emulators.
 const TIMEOUT_NS: u64 = 10_000_000_000;
 /// Offsets in the scheduler's own buffer.
 const SCHEDULER_CONTEXT: usize = 0;
@@ -114,7 +114,7 @@ impl<O: Os> FrameRing<O> {
     }
 }
 
-/// What maps the scheduler's ring.
+/// Mapper of the scheduler's ring.
 enum Mapper<O: Os> {
     /// The kernel interface queue, by a packet.
     Kiq(Kiq<O>),

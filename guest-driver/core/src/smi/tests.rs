@@ -53,7 +53,7 @@ fn processes_begin_with_their_address_space_and_end_once() {
     lifetime::tear_down(&bench.processes, &process);
     assert_eq!(read(&bench, client, 96).unwrap(), "d 1f3 a program\n");
     assert_eq!(read(&bench, client, 96), Err(Errno::EAGAIN));
-    // A process that has no address space is none that anybody hears of.
+    // A process that has no address space is none that clients hear of.
     let other = bench.kfd.open(crate::os::ProcessKey(2)).unwrap();
     bench.raise_fault(&other);
     let _ = bench.kfd.interrupt();

@@ -7,7 +7,7 @@ use crate::errno::{Errno, Result};
 use crate::os::{Backing, BoPage, Os, PAGE_SIZE};
 use crate::vm::Vm;
 
-/// Whether a page is in system memory, and where; nothing where there is none.
+/// Returns whether a page is in system memory, and its address; nothing where there is none.
 ///
 /// # Errors
 ///

@@ -20,7 +20,7 @@ use crate::ranges::Attributes;
 /// Pages that the operating system is asked to move at once: those of a large page.
 const CHUNK: u64 = 512 * PAGE_SIZE;
 
-/// What is about to move.
+/// A range that is about to move.
 struct Migration {
     range: Range<u64>,
     attributes: Attributes,
@@ -65,7 +65,7 @@ fn to_vram<O: Os>(process: &Process<O>, migration: &Migration) -> bool {
     })
 }
 
-/// Moves the pages of a piece. Somebody may hold one for a moment, a processor's list of pages for example: what stays is
+/// Moves the pages of a piece. One may be held for a moment, by a processor's list of pages for example: what stays is
 /// tried again while that helps.
 fn move_to_vram<O: Os>(
     process: &Process<O>,
@@ -145,7 +145,7 @@ pub(crate) fn touched<O: Os>(process: &Process<O>, va: u64) -> Option<Range<u64>
     Some(range)
 }
 
-/// It has moved.
+/// Tells that a range has moved to system memory.
 pub(crate) fn touched_end<O: Os>(process: &Process<O>, range: &Range<u64>) {
     let Some(task) = process.state.lock().task else { return };
     let places = (u32::from(process.nodes.first().gpu_id), KFD_IOCTL_SVM_LOCATION_SYSMEM);

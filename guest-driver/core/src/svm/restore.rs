@@ -13,7 +13,7 @@ use crate::process::{Locked, Phase, Process, State};
 use crate::queue_manager;
 use crate::ranges::Part;
 
-/// How long queues rest before their memory is mapped anew (`AMDGPU_SVM_RANGE_RESTORE_DELAY_MS`).
+/// Time that queues rest before their memory is mapped anew (`AMDGPU_SVM_RANGE_RESTORE_DELAY_MS`).
 pub(crate) const RESTORE_DELAY_US: u64 = 1000;
 
 /// Mappings that fail, one after the other, before that is said: they take a second or more.

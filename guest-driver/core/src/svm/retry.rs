@@ -1,7 +1,7 @@
 //! Faults that waves retry until the page is there (XNACK; `svm_range_restore_pages` of `kfd_svm.c`, `kfd_process_xnack_mode`).
 //!
 //! The mode is the process's, and off until it asks for it. While it is on, memory of ranges is mapped when a wave wants it, unless
-//! they say otherwise, and so is memory that no range was made for. What cannot be mapped gets an entry at which nobody waits: the
+//! they say otherwise, and so is memory that no range was made for. What cannot be mapped gets an entry at which no wave waits: the
 //! fault is then one as without retries.
 
 use alloc::sync::Arc;
@@ -46,7 +46,7 @@ pub(crate) fn set_xnack_mode<O: Os>(process: &Process<O>, mode: i32) -> Result<i
     Ok(mode)
 }
 
-/// Whether waves may wait for the pages of a range: it need not be mapped before.
+/// Returns whether waves may wait for the pages of a range: it need not be mapped before.
 pub(super) fn may_wait<O: Os>(process: &Process<O>, range: &Range<u64>) -> bool {
     let state = process.state.borrow();
     state.xnack
@@ -109,7 +109,7 @@ fn add_range<O: Os>(process: &Arc<Process<O>>, range: &Range<u64>) -> Result<()>
     super::change(process, &args, &mut [])
 }
 
-/// Nobody is to wait for a page.
+/// Has no wave wait for a page.
 fn refuse_page<O: Os>(process: &Process<O>, node: &Node, va: u64) {
     let refused = process.device.hw.asic().retry.map(|retry| retry.refused).filter(|_| va < USER_END);
     let result = refused.ok_or(Errno::EFAULT).and_then(|entry| {

@@ -258,7 +258,7 @@ fn access_maps_pages_with_the_rights_of_flags_and_of_the_program() {
     assert_eq!((entry(VA), entry(VA + 2 * PAGE)), (PTE_EXECUTABLE, PTE_WRITEABLE));
     set(&process, VA, PAGE, &[attribute(KFD_IOCTL_SVM_ATTR_CLR_FLAGS, flags)]).unwrap();
     assert_eq!(entry(VA), PTE_WRITEABLE);
-    // Buffer objects and shared memory keep apart, whoever comes first.
+    // Buffer objects and shared memory keep apart, in either order.
     let mut args = AllocMemoryOfGpuArgs {
         va_addr: VA,
         size: PAGE,

@@ -115,7 +115,7 @@ impl Bench {
         args.event_id
     }
 
-    /// Whether an event is set, now.
+    /// Returns whether an event is set, now.
     pub(crate) fn is_set(&self, process: &Process<FakeOs>, event_id: u32) -> bool {
         let mut events = [EventData { event_id, ..Default::default() }];
         process.events.wait(self.os(), &mut events, true, 0).result == KFD_IOC_WAIT_RESULT_COMPLETE
@@ -144,7 +144,7 @@ impl Bench {
         self.wptr().store((wptr + ENTRY_SIZE) % super::IH_RING_SIZE, Ordering::Release);
     }
 
-    /// What the device does when a kernel's signal is decremented.
+    /// Does what the device does when a kernel's signal is decremented.
     pub(crate) fn raise_signal(&self, process: &Process<FakeOs>, event_id: u32) {
         {
             let state = process.state.lock();

@@ -9,7 +9,7 @@ use crate::os::{RawLock, WaitOutcome, WaitQueue};
 /// A place where threads wait while it is closed.
 #[derive(Default)]
 pub(crate) struct Gate {
-    /// Whether it is closed, and how many wait.
+    /// State of the gate: closed or not, and the number of threads that wait.
     state: Mutex<(bool, usize)>,
     changed: Condvar,
 }
@@ -24,7 +24,7 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Returns once somebody waits.
+    /// Returns once a thread waits.
     pub(crate) fn wait_for_waiter(&self) {
         let mut state = lock(&self.state);
         while state.1 == 0 {

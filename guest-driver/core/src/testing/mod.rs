@@ -64,7 +64,7 @@ pub(crate) fn registers() -> RegisterMap {
     map
 }
 
-/// Where the fake device finds its doorbells, and its registers.
+/// Addresses at which the fake device finds its doorbells, and its registers.
 pub(crate) const OWN_DOORBELLS: u64 = 0xd0_0000_0000;
 pub(crate) const OWN_REGISTERS: u64 = 0xd8_0000_0000;
 
@@ -74,7 +74,7 @@ pub(crate) const FD_END: i32 = 8;
 /// Bytes of the interrupt ring.
 pub(crate) const IH_RING_SIZE: u32 = crate::ih::RING_SIZE;
 
-/// What a test is told, in order.
+/// Steps that a test is told of, in order.
 pub(crate) type Trace = Arc<Mutex<Vec<&'static str>>>;
 
 /// Called with offset and value of every register that is written.
@@ -94,7 +94,7 @@ pub(crate) struct FakeOs {
     pub(crate) on_doorbell: Mutex<Option<DoorbellHook>>,
     /// The device acknowledges no invalidation.
     pub(crate) deaf: Mutex<bool>,
-    /// Who pinned memory, first one first.
+    /// Receivers of changes of pinned memory, first one first.
     pub(crate) notices: Mutex<Vec<Arc<dyn Invalidate>>>,
     pub(crate) users: Arc<Users>,
     queued: Arc<Mutex<Vec<Arc<dyn Work>>>>,
@@ -103,7 +103,7 @@ pub(crate) struct FakeOs {
     pub(crate) descriptors: Mutex<BTreeMap<i32, Option<Arc<dyn Backing>>>>,
     /// Descriptors for events, which are open as long as their clients are here.
     pub(crate) smi: Mutex<Vec<Arc<dyn SmiClient>>>,
-    /// How often their readers were woken.
+    /// Times that their readers were woken.
     pub(crate) woken: Arc<AtomicU32>,
 }
 
@@ -141,7 +141,7 @@ impl FakeOs {
         }
     }
 
-    /// Whether pages may move: who asks for it holds no lock.
+    /// Checks that pages may move: the thread that asks for it holds no lock.
     fn check_moving(&self) -> Result<()> {
         if HELD.get() != 0 {
             lock(&self.trace).push("move under a lock");

@@ -19,7 +19,7 @@ pub(crate) struct FakeScheduler {
     pub(crate) taken: u64,
 }
 
-/// Where the device would find `address` of VMID 0: bus addresses are the processor's here.
+/// Address at which the device would find `address` of VMID 0: bus addresses are the processor's here.
 fn translate(os: &FakeOs, address: u64) -> usize {
     let base = registers().dword::<gc::GCVM_CONTEXT0_PAGE_TABLE_BASE_ADDR_LO32>();
     let base = os.reg_read(base * 4) & !1;

@@ -12,7 +12,7 @@ use crate::errno::{Errno, Result};
 use crate::os::{Change, Invalidate, PAGE_SIZE, UserArea, UserMirror, UserPage, UserPin};
 use crate::vram::Vram;
 
-/// What the users of pins do.
+/// Doings of the users of pins.
 #[derive(Default)]
 pub(crate) struct Users {
     pub(crate) pages_arrive: Gate,
@@ -29,16 +29,16 @@ pub(crate) struct Users {
     pub(crate) closed: Mutex<Vec<Range<u64>>>,
     /// The frames of VRAM that pages are in, by address.
     pub(crate) in_vram: Mutex<BTreeMap<u64, u64>>,
-    /// Where frames are given back to.
+    /// VRAM that frames are given back to.
     pub(crate) vram: Mutex<Option<Weak<Vram<FakeOs>>>>,
     /// Parts whose pages do not move.
     pub(crate) unmovable: Mutex<Vec<Range<u64>>>,
-    /// How many of the next mirrors are out of date before the driver has a look at them.
+    /// Number of the next mirrors that are out of date before the driver has a look at them.
     pub(crate) restless: Mutex<u32>,
 }
 
 impl Users {
-    /// Whether a new mirror is out of date already, and changes later.
+    /// Returns whether a new mirror is out of date already, and changes later.
     pub(super) fn spoiled(&self) -> Arc<AtomicBool> {
         let mut restless = lock(&self.restless);
         let spoiled = *restless > 0;
@@ -46,7 +46,7 @@ impl Users {
         Arc::new(AtomicBool::new(spoiled))
     }
 
-    /// What lies at `va`.
+    /// Returns the area at `va`.
     pub(super) fn area(&self, va: u64) -> Option<UserArea> {
         let (holes, read_only) = (lock(&self.holes), lock(&self.read_only));
         if holes.iter().any(|range| range.contains(&va)) {
@@ -82,7 +82,7 @@ impl Users {
         pages.into_iter().filter_map(|page| in_vram.remove(&page)).collect()
     }
 
-    /// Whether pages may be pinned.
+    /// Checks that pages may be pinned.
     pub(super) fn check(&self, va: u64, count: usize, writable: bool) -> Result<()> {
         let end = va + count as u64 * PAGE_SIZE;
         if lock(&self.closed).iter().any(|range| range.start < end && va < range.end) {

@@ -1,4 +1,4 @@
-//! What the entries of the interrupt ring mean on gfx11 (`kfd_int_process_v11.c`).
+//! Meaning of the entries of the interrupt ring on gfx11 (`kfd_int_process_v11.c`).
 
 use belfry_abi::ih::{Client, FAULT_RING_VALID, FAULT_RING_WRITE, IhEntry, Source, sq_encoding, sq_error};
 

@@ -67,7 +67,7 @@ fn query_status(frame: &mut Frame) {
     });
 }
 
-/// What firmware takes beside the first frame: nothing, but it wants to be told.
+/// Resources that firmware takes beside the first frame: none, but it wants to be told.
 fn set_hw_resources_1(frame: &mut Frame) {
     fill(frame, Opcode::SET_HW_RSRC_1, |frame: &mut SetHwResources1| {
         frame.header = Header::new(Opcode::SET_HW_RSRC_1);

@@ -1,4 +1,4 @@
-//! Whose memory it is, how long it stays, and what is refused.
+//! Owners of shared memory, its life, and what is refused.
 
 use alloc::sync::Arc;
 
@@ -33,7 +33,7 @@ fn close(bench: &Bench, fd: i32) {
     assert!(memory.is_some());
 }
 
-/// Where a process's page tables lead to.
+/// Place that a process's page tables lead to.
 fn place(bench: &Bench, process: &Process<FakeOs>, va: u64) -> Option<(u64, u64)> {
     let root = process.state.lock().spaces.of(0).unwrap().root();
     walk(&bench.device.hw, root, va)

@@ -22,12 +22,12 @@ pub(super) const RING_SIZE: usize = 2048;
 /// Pages of a run list.
 const LIST_PAGES: usize = 64;
 const LIST_DWORDS: usize = LIST_PAGES * 1024;
-/// How long the scheduler may take to let all queues go (`queue_preemption_timeout_ms`).
+/// Time that the scheduler may take to let all queues go (`queue_preemption_timeout_ms`).
 const TIMEOUT_NS: u64 = 9_000_000_000;
 /// Compute pipes of the micro engine that it schedules, and the hardware queues of each.
 const PIPES: u32 = 4;
 const QUEUES_PER_PIPE: u32 = 8;
-/// Where the KIQ maps the HIQ: engine 1 (HIQ), micro engine field 1, pipe 0, queue 0 (`kgd_gfx_v9_hiq_mqd_load`).
+/// Place at which the KIQ maps the HIQ: engine 1 (HIQ), micro engine field 1, pipe 0, queue 0 (`kgd_gfx_v9_hiq_mqd_load`).
 const HIQ_PLACE: u32 = 1 << 26 | 1 << 18;
 
 /// Graphics cores that run queues together, with what they are told.
@@ -43,7 +43,7 @@ pub(super) struct Partition<O: Os> {
     vmids: u32,
     pub(super) ring: KernelQueue<O>,
     fence: KernelBuffer<O>,
-    /// What the fence holds when everything asked for is done.
+    /// Value of the fence when everything asked for is done.
     asked: u64,
     list: KernelBuffer<O>,
     /// Dwords that the list has room for.
@@ -52,7 +52,7 @@ pub(super) struct Partition<O: Os> {
     running: bool,
     /// Queues, by the context of their process.
     pub(super) processes: BTreeMap<u64, Vec<QueueRequest>>,
-    /// What debuggers want, by the same.
+    /// Settings of debuggers, by the same.
     pub(super) debuggers: BTreeMap<u64, ShaderDebugger>,
 }
 

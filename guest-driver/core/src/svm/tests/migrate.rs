@@ -12,7 +12,7 @@ fn gpu(bench: &Bench) -> u32 {
     u32::from(bench.device.gpu_id())
 }
 
-/// Whether the GPU finds each page in VRAM; `None` where it finds none.
+/// Returns whether the GPU finds each page in VRAM; `None` where it finds none.
 fn places(bench: &Bench, process: &Process<FakeOs>, count: u64) -> Vec<Option<bool>> {
     (0..count)
         .map(|index| page(bench, process, VA + index * PAGE).map(|(_, entry)| entry & PTE_SYSTEM == 0))
