@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use belfry_abi::doorbell::DoorbellIndex;
 
+use crate::config::processors;
 use crate::doorbell::{DoorbellWatch, Doorbells};
 use crate::faults::Faults;
 use crate::firmware::{FirmwareScheduler, Served, Turn};
@@ -16,7 +17,8 @@ use crate::pci::SharedControl;
 use crate::spent::{self, Part};
 use crate::stats::{Counters, count};
 use crate::stops::Stops;
-use crate::threads::{Wake, patience};
+use crate::threads::Wake;
+use crate::threads::patience::{self, Patience};
 
 /// Shortest and longest time between two looks at doorbells that a host does not announce: the first after some
 /// activity, the second after a long rest.
@@ -43,15 +45,17 @@ impl Interval {
 }
 
 /// Waits for a wake-up, first polling and then asleep.
-pub(crate) fn wait(wake: &Wake, turn: Turn) {
-    let limit = match turn {
-        Turn::Now => return wake.clear(),
-        Turn::After(duration) => Some(duration),
-        Turn::WhenWoken => None,
-    };
-    let until = limit.map(|limit| Instant::now() + limit);
-    patience::look_out(|| wake.is_woken() || until.is_some_and(|until| Instant::now() >= until));
-    wake.sleep(until);
+pub(crate) fn wait(wake: &Wake, turn: Turn, patience: &mut Patience) {
+    match turn {
+        Turn::Now => wake.clear(),
+        Turn::After(duration) => {
+            let until = Instant::now() + duration;
+            patience::look_out(|| wake.is_woken() || Instant::now() >= until);
+            wake.sleep(Some(until));
+        }
+        Turn::WhenWoken if patience.look_out(|| wake.is_woken()) => wake.clear(),
+        Turn::WhenWoken => patience.sleep(|| wake.sleep(None)),
+    }
 }
 
 /// Parts that the thread uses beside the firmware.
@@ -154,6 +158,7 @@ impl Runner {
 
     /// Serves until stopped.
     fn run(&self) {
+        let mut patience = Patience::new(processors());
         loop {
             while self.visitors.load(Ordering::SeqCst) > 0 {
                 std::thread::yield_now();
@@ -169,7 +174,7 @@ impl Runner {
             count(&self.ports.counters.runner_passes);
             drop(serving);
             let _waiting = spent::enter(Part::Waiting);
-            wait(&self.ports.wake, turn);
+            wait(&self.ports.wake, turn, &mut patience);
         }
     }
 

@@ -16,7 +16,7 @@ use vm_memory::MmapRegion;
 
 use super::save::SavedConfig;
 use super::{Gpu, ResetKind, Resources};
-use crate::config::GpuConfig;
+use crate::config::{GpuConfig, processors};
 use crate::doorbell::DoorbellMirror;
 use crate::error::Error;
 use crate::firmware::Turn;
@@ -26,6 +26,7 @@ use crate::lock::{Mutex, MutexGuard, rank};
 use crate::memory::{Memory, SavedVram};
 use crate::record::{Call, Entry, Journal, Recording, Witness, digest};
 use crate::runner;
+use crate::threads::patience::Patience;
 use crate::time::{Clock, TimeSource};
 
 /// Most turns at waves in one operation.
@@ -216,13 +217,14 @@ impl Session {
 
 /// Takes a device's turns until it is gone.
 fn run(gpu: &Weak<Gpu>) {
+    let mut patience = Patience::new(processors());
     loop {
         let Some(gpu) = gpu.upgrade() else { return };
         let turn = gpu.session.as_ref().and_then(|session| session.turn(&gpu));
         let wake = Arc::clone(&gpu.wake);
         drop(gpu);
         let Some(turn) = turn else { return };
-        runner::wait(&wake, turn);
+        runner::wait(&wake, turn, &mut patience);
     }
 }
 

@@ -10,6 +10,7 @@
 pub mod rank;
 
 use std::fmt;
+use std::hint;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,6 +18,10 @@ use std::sync::{self, LockResult, PoisonError, TryLockError, TryLockResult};
 use std::time::Duration;
 
 pub use rank::Rank;
+
+/// Attempts at a lock before a thread sleeps, and the most pauses between two of them: 5 to 20 microseconds in all.
+const SPIN_ROUNDS: u32 = 20;
+const MOST_SPINS: u32 = 32;
 
 /// The locks that the calling thread holds.
 #[cfg(debug_assertions)]
@@ -216,6 +221,31 @@ impl<T, R: Rank> Mutex<T, R> {
     #[inline]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T, R>> {
         Held::<R>::check();
+        map(self.inner.lock(), MutexGuard::of)
+    }
+
+    /// Takes a lock that every thread holds for much less than a microsecond, and many threads take at once: tries for
+    /// some microseconds before it sleeps.
+    ///
+    /// Once a thread sleeps, the standard library's lock has the next ones sleep at once, and each is woken by the one
+    /// before it. With sixteen threads that takes longer than all they do under the lock.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock).
+    pub fn lock_spinning(&self) -> LockResult<MutexGuard<'_, T, R>> {
+        Held::<R>::check();
+        for round in 0..SPIN_ROUNDS {
+            match self.inner.try_lock() {
+                Ok(inner) => return Ok(MutexGuard::of(inner)),
+                Err(TryLockError::Poisoned(error)) => {
+                    return Err(PoisonError::new(MutexGuard::of(error.into_inner())));
+                }
+                Err(TryLockError::WouldBlock) => {
+                    (0..MOST_SPINS.min(1 << round)).for_each(|_| hint::spin_loop());
+                }
+            }
+        }
         map(self.inner.lock(), MutexGuard::of)
     }
 

@@ -42,6 +42,37 @@ fn locks_against_their_order_are_refused_with_both_names() {
 }
 
 #[test]
+fn a_thread_that_tries_for_a_while_gets_the_lock_in_the_end() {
+    let (outer, inner) = (Outer::new(1), Inner::new(2));
+    let refused = refusal(|| {
+        let _inner = inner.lock();
+        let _outer = outer.lock_spinning();
+    });
+    assert!(refused.is_some_and(|text| text.starts_with("Runner.state is taken while Wake.asleep")));
+    let counter = Outer::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for round in 0..500 {
+                    let mut count = counter.lock_spinning().expect("no thread panicked");
+                    if round % 100 == 0 {
+                        // Longer than any of the others tries.
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    *count += 1;
+                }
+            });
+        }
+    });
+    assert_eq!(*counter.lock_spinning().expect("no thread panicked"), 2000);
+    let _panicked = catch_unwind(AssertUnwindSafe(|| {
+        let _held = counter.lock();
+        panic!("with the lock");
+    }));
+    assert_eq!(counter.lock_spinning().map_err(|error| *error.into_inner()).err(), Some(2000));
+}
+
+#[test]
 fn two_locks_of_one_rank_are_refused() {
     let (one, other) = (Outer::new(1), Outer::new(2));
     let refused = refusal(|| {

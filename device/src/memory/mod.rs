@@ -134,7 +134,14 @@ pub struct Memory {
 /// A span of work during which host pointers into guest RAM stay valid.
 #[derive(Debug)]
 pub struct Slice<'a> {
-    _inside: Inside<'a>,
+    inside: Inside<'a>,
+}
+
+impl Slice<'_> {
+    /// Returns true if a thread waits for the end of this slice.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.inside.is_awaited()
+    }
 }
 
 impl Memory {
@@ -206,7 +213,7 @@ impl Memory {
     /// Slices are short (a few thousand wave instructions, or one packet). Do not call [`Memory::changed`] inside one.
     #[must_use]
     pub fn enter(&self) -> Slice<'_> {
-        Slice { _inside: self.quiescence.enter() }
+        Slice { inside: self.quiescence.enter() }
     }
 
     /// Makes a counter for the slices that an address space [begins](Self::slice): [`Memory::changed`] waits
@@ -222,7 +229,7 @@ impl Memory {
     /// Begins a slice as [`Memory::enter`] does, for an address space that has a [counter](Self::counter) of
     /// this memory. Only that counter counts it: to count it twice would cost twice as much.
     pub(crate) fn slice<'a>(&self, counter: &'a Quiescence) -> Slice<'a> {
-        Slice { _inside: counter.enter() }
+        Slice { inside: counter.enter() }
     }
 
     /// Changes whenever a pointer obtained earlier may have become stale.

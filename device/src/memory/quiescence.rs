@@ -83,6 +83,17 @@ pub(crate) struct Inside<'a> {
     parity: usize,
 }
 
+impl Inside<'_> {
+    /// Returns true if a thread waits for the end of this slice.
+    ///
+    /// A slice that goes on for long asks from time to time, and ends when it has to. Leaving and entering instead would
+    /// move the counters from processor to processor each time.
+    pub(crate) fn is_awaited(&self) -> bool {
+        // A wait moves the epoch on by one and then stays there until this slice is over.
+        usize::from(self.quiescence.epoch.load(Ordering::SeqCst) & 1 == 1) != self.parity
+    }
+}
+
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
         self.quiescence.leave(self.parity);

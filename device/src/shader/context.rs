@@ -273,7 +273,7 @@ impl ShaderEngine {
     /// caller that cannot restore others of the queue now. None of them has gone on, so all of them can be restored
     /// from the same area later.
     pub fn take_back(&self, queue: &ShaderQueue) {
-        self.shared.take_queue(queue).iter().for_each(|dispatch| dispatch.clear());
+        self.remove_dispatches(queue);
         queue.gws().forget_waves();
     }
 

@@ -429,7 +429,12 @@ impl Dispatch {
 
     /// Returns true if it has workgroups on the GPU, or some that have not begun.
     pub(super) fn can_go_on(&self) -> bool {
-        !self.unclaimed.is_empty() || self.paused().len() > self.off.load(Ordering::Relaxed)
+        !self.unclaimed.is_empty() || self.has_paused()
+    }
+
+    /// Returns true if it has paused workgroups on the GPU.
+    pub(super) fn has_paused(&self) -> bool {
+        self.paused().len() > self.off.load(Ordering::Relaxed)
     }
 
     /// Returns true if its workgroups have at most this many waves together.

@@ -1,5 +1,6 @@
 //! The worker threads, and the choice of the dispatch that each of them turns to next.
 
+mod calls;
 mod ending;
 mod error;
 mod explored;
@@ -9,6 +10,7 @@ mod save;
 mod seen;
 mod show;
 mod stepping;
+mod waiting;
 
 pub use error::Error;
 pub use running::{RunningWave, RunningWaves};
@@ -22,6 +24,7 @@ use std::thread::JoinHandle;
 
 use belfry_isa::lanes::Backend;
 
+use self::calls::{Apart, Calls};
 use super::chance::Chance;
 use super::code::CodeSpaces;
 use super::dispatch::{Dispatch, Owner, Runner};
@@ -37,7 +40,6 @@ use crate::lock::{Condvar, Mutex, MutexGuard, rank};
 use crate::profile::Profiler;
 use crate::sanitize::Sanitizer;
 use crate::stops::Stops;
-use crate::threads::patience;
 use crate::time::Clock;
 use crate::trace::{TraceSink, Tracer};
 use crate::vm::WalkCounter;
@@ -93,14 +95,15 @@ pub struct ShaderEngine {
 
 /// State that the workers share.
 pub(super) struct Shared {
-    state: Mutex<State, rank::Engine>,
+    state: Apart<Mutex<State, rank::Engine>>,
+    /// Wakes the workers that sleep.
     work: Condvar,
     /// Signalled when no worker has anything in hand.
     quiet: Condvar,
-    /// Changes when there may be work again.
-    news: AtomicU64,
+    /// Calls of idle workers.
+    calls: Apart<Calls>,
     /// Dispatches on the engine, some of which may be settled.
-    dispatches: AtomicUsize,
+    dispatches: Apart<AtomicUsize>,
     pub(super) residency: Arc<Residency>,
     pub(super) code_epoch: AtomicU64,
     pub(super) counters: Counters,
@@ -128,8 +131,9 @@ pub(super) struct Shared {
 pub(super) struct State {
     /// Queues with dispatches, in the order of their turns.
     pub(super) queues: VecDeque<Active>,
-    /// Workers asleep.
-    waiting: usize,
+    /// Workers that have found nothing to do, and those of them that sleep.
+    idle: usize,
+    asleep: usize,
     /// Workers that have something of a dispatch in hand: a turn, or what it leaves to be announced.
     in_hand: usize,
     /// True while no worker may take a task in hand.
@@ -153,6 +157,17 @@ pub(super) struct Task {
     pub(super) work: Work,
 }
 
+impl Task {
+    /// Returns true if its dispatch has more work than the task takes.
+    fn leaves_some(&self) -> bool {
+        match self.work {
+            // Its workgroup is still to be claimed.
+            Work::Begin(_) => self.dispatch.unclaimed.has_several() || self.dispatch.has_paused(),
+            Work::Resume(_) => self.dispatch.can_go_on(),
+        }
+    }
+}
+
 /// Start of a turn.
 pub(super) enum Work {
     /// Room for a workgroup that is still to be claimed.
@@ -169,11 +184,11 @@ impl ShaderEngine {
     /// [`Error::Thread`] when the host has no more threads.
     pub fn new(config: ShaderConfig, clock: Clock) -> Result<ShaderEngine, Error> {
         let shared = Arc::new(Shared {
-            state: Mutex::default(),
+            state: Apart::default(),
             work: Condvar::new(),
             quiet: Condvar::new(),
-            news: AtomicU64::new(0),
-            dispatches: AtomicUsize::new(0),
+            calls: Apart::default(),
+            dispatches: Apart::default(),
             residency: Arc::new(Residency::new(config.topology, &config.chip.shader)),
             code_epoch: AtomicU64::new(FIRST_EPOCH - 1),
             // The submitting thread's worker and the caller's have no thread of their own.
@@ -256,6 +271,7 @@ impl ShaderEngine {
             }
         }
         let mut state = self.shared.lock();
+        let workers = usize::try_from(total).unwrap_or(usize::MAX);
         match state.queues.iter_mut().find(|active| Arc::ptr_eq(&active.queue, queue)) {
             Some(active) => active.dispatches.push_back(dispatch),
             None => {
@@ -264,7 +280,8 @@ impl ShaderEngine {
                     .push_back(Active { queue: Arc::clone(queue), dispatches: VecDeque::from([dispatch]) });
             }
         }
-        self.shared.announce(state);
+        self.shared.count(&state);
+        self.shared.call(state, workers);
         Ok(())
     }
 
@@ -302,7 +319,14 @@ impl ShaderEngine {
     /// Stops a queue for good, as [`ShaderQueue::stop`] does, and drops its dispatches in progress.
     pub fn remove(&self, queue: &ShaderQueue) {
         queue.stop();
+        self.remove_dispatches(queue);
+    }
+
+    /// Drops the dispatches of a queue that has no turn in progress.
+    pub(super) fn remove_dispatches(&self, queue: &ShaderQueue) {
         self.shared.take_queue(queue).iter().for_each(|dispatch| dispatch.clear());
+        // Other queues may get the places of its waves.
+        self.shared.announce(self.shared.lock());
     }
 
     /// Returns the chip that the compute units are of.
@@ -320,7 +344,7 @@ impl ShaderEngine {
 
 impl Shared {
     pub(super) fn lock(&self) -> MutexGuard<'_, State, rank::Engine> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock_spinning().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the sink, which is asked before a wave's instructions are recorded.
@@ -339,73 +363,21 @@ impl Shared {
         let is_mine = |active: &Active| std::ptr::eq(Arc::as_ptr(&active.queue), queue);
         let at = state.queues.iter().position(is_mine);
         let taken = at.and_then(|at| state.queues.remove(at)).map(|active| active.dispatches);
-        // Other queues may get the places of its waves.
-        self.announce(state);
-        taken.unwrap_or_default()
-    }
-
-    /// Wakes the workers that sleep, and changes `news` for those that look at it. Called when there may be work.
-    pub(super) fn announce(&self, state: MutexGuard<'_, State, rank::Engine>) {
         self.count(&state);
-        self.news.fetch_add(1, Ordering::Release);
-        let asleep = state.waiting != 0;
-        drop(state);
-        if asleep {
-            self.work.notify_all();
-        }
-    }
-
-    /// Announces workgroups that were given back: a worker that looked before did not see them.
-    pub(super) fn announce_workgroups(&self) {
-        self.announce(self.lock());
+        taken.unwrap_or_default()
     }
 
     fn count(&self, state: &State) {
         let dispatches = state.queues.iter().map(|active| active.dispatches.len()).sum();
-        self.dispatches.store(dispatches, Ordering::Relaxed);
+        // All workers read it while they run workgroups.
+        if self.dispatches.load(Ordering::Relaxed) != dispatches {
+            self.dispatches.store(dispatches, Ordering::Relaxed);
+        }
     }
 
     /// Returns true if no more than one dispatch is on the engine.
     pub(super) fn is_alone(&self) -> bool {
         self.dispatches.load(Ordering::Relaxed) <= 1
-    }
-
-    /// Waits for work; returns `None` at shutdown. The task's queue has begun a turn. A worker with `had` has ended its
-    /// last task.
-    pub(super) fn next_task(&self, had: bool) -> Option<Task> {
-        let mut state = self.lock();
-        state.in_hand -= usize::from(had);
-        if state.held && state.in_hand == 0 {
-            self.quiet.notify_all();
-        }
-        loop {
-            // Look for news for a short time before sleeping: waking a thread takes longer than most small dispatches.
-            let news = self.news.load(Ordering::Acquire);
-            if state.shutdown {
-                return None;
-            }
-            let task = self.find(&mut state);
-            self.count(&state);
-            if task.is_some() {
-                state.in_hand += 1;
-                return task;
-            }
-            drop(state);
-            let came = patience::look_out(|| self.news.load(Ordering::Acquire) != news);
-            state = self.lock();
-            if came || self.news.load(Ordering::Acquire) != news {
-                continue;
-            }
-            state.waiting += 1;
-            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.waiting -= 1;
-        }
-    }
-
-    /// Ends the turn of a task, and lets sleeping workers look for the work that it has left.
-    pub(super) fn end_task(&self, queue: &ShaderQueue) {
-        queue.end_turn();
-        self.announce(self.lock());
     }
 
     /// Takes the queues in turn, and the dispatches of each queue in turn. A deterministic schedule changes to another
@@ -428,12 +400,16 @@ impl Shared {
     }
 
     fn find_staying(&self, state: &mut State, stays: bool) -> Option<Task> {
+        // Stopped queues go first, as others may get the places of their waves.
+        state.queues.retain(|active| {
+            let stays = !active.queue.is_stopping();
+            if !stays {
+                active.dispatches.iter().for_each(|dispatch| dispatch.clear());
+            }
+            stays
+        });
         for _ in 0..state.queues.len() {
             let mut active = state.queues.pop_front()?;
-            if active.queue.is_stopping() {
-                active.dispatches.iter().for_each(|dispatch| dispatch.clear());
-                continue;
-            }
             active.dispatches.retain(|dispatch| !dispatch.is_settled());
             if active.dispatches.is_empty() {
                 continue;

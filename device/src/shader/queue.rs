@@ -234,7 +234,7 @@ impl Residency {
     }
 
     fn rooms(&self) -> MutexGuard<'_, Rooms, rank::Rooms> {
-        self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
+        self.rooms.lock_spinning().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take(&self, queue: &ShaderQueue, need: &Need) -> Option<Standing> {

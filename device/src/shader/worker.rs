@@ -2,6 +2,7 @@
 
 mod trace;
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,8 +18,10 @@ use super::launch::Series;
 use super::queue::ShaderQueue;
 use super::stats::Statistics;
 use super::workgroup::{ByHand, Claimed, Exploration, Outcome, Turn, Workgroup};
+use crate::config::processors;
 use crate::spent::{self, Part};
 use crate::stops::Armed;
+use crate::threads::patience::Patience;
 
 /// Instructions of one turn, after which another queue gets the worker. It bounds the time that other threads wait to
 /// stop a queue, flush translations or replace guest memory.
@@ -114,13 +117,15 @@ impl Worker {
     pub(super) fn run(mut self) {
         let shared = Arc::clone(&self.shared);
         let mut had = false;
-        let next = |shared: &Shared, had: &mut bool| {
+        let mut patience = Patience::new(processors());
+        let mut next = |shared: &Shared, had: &mut bool| {
             let _waiting = spent::enter(Part::Waiting);
-            shared.next_task(std::mem::replace(had, true))
+            shared.next_task(std::mem::replace(had, true), &mut patience)
         };
         while let Some(Task { dispatch, work }) = next(&self.shared, &mut had) {
             self.take(&shared, &dispatch, work).announce(&dispatch);
-            self.shared.end_task(dispatch.queue());
+            // What the turn has left, this worker finds when it looks for its next task.
+            dispatch.queue().end_turn();
             if self.asleep > 16 {
                 // Its waves are on the GPU, and wait there.
                 let _executing = self.shared.activity.begin();
@@ -229,15 +234,17 @@ impl Worker {
                     if runs_on && budget < usual.max(1) && goes_on {
                         (budget, more_turns) = (TURN_BUDGET, TURNS_IN_A_ROW);
                         shared.counters.add(self.number, &mut self.stats);
-                        drop(slice);
-                        slice = space.enter();
+                        if slice.is_awaited() {
+                            drop(slice);
+                            slice = space.enter();
+                        }
                     }
                     if budget == 0 {
                         break;
                     }
                     let Some(seat) = seat.take() else { break };
                     if share.is_empty() {
-                        share = dispatch.unclaimed.take(workers);
+                        share = dispatch.unclaimed.take(workers, usual);
                     }
                     let Some(index) = share.next() else { break };
                     begun_with = budget;
@@ -357,8 +364,8 @@ impl Worker {
                     let wanted = stopping() || shared.stops.is_halted() || !shared.is_alone();
                     let ends = waits || more_turns == 0 || wanted;
                     let is_long = ends || more_turns <= TURNS_IN_A_ROW - SHORT_TURNS;
-                    if is_long && dispatch.unclaimed.give_back(std::mem::take(&mut share)) {
-                        shared.announce_workgroups();
+                    if is_long {
+                        give_back(shared, dispatch, std::mem::take(&mut share));
                     }
                     if ends {
                         dispatch.pause(workgroup);
@@ -370,8 +377,10 @@ impl Worker {
                     current = Some(workgroup);
                     shared.counters.add(self.number, &mut self.stats);
                     // A thread that waits for slices to end must wait no longer than for other turns.
-                    drop(slice);
-                    slice = space.enter();
+                    if slice.is_awaited() {
+                        drop(slice);
+                        slice = space.enter();
+                    }
                 }
                 // A suspended queue goes on later; a stopped one is cleared by the next worker that finds it.
                 Outcome::Stopped => {
@@ -387,7 +396,7 @@ impl Worker {
             }
         }
         drop(slice);
-        dispatch.unclaimed.give_back(share);
+        give_back(shared, dispatch, share);
         let settled = match failed {
             Some(failure) => Some(Err(failure)),
             None => dispatch.workgroups_done(done).then_some(Ok(())),
@@ -408,5 +417,13 @@ impl Worker {
         // Signals are written after the slice and before the turn ends: a thread that stops the queue waits for them,
         // and for their interrupts.
         aftermath.announcement = settled.and_then(|outcome| dispatch.settle(outcome, self.runner));
+    }
+}
+
+/// Gives back claimed workgroups that were not begun.
+fn give_back(shared: &Shared, dispatch: &Dispatch, share: Range<u64>) {
+    let count = share.end - share.start;
+    if dispatch.unclaimed.give_back(share) {
+        shared.announce_workgroups(count);
     }
 }

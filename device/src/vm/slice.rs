@@ -9,6 +9,11 @@ use super::{Fault, FaultKind, Slice};
 use crate::memory::Block;
 
 impl Slice<'_> {
+    /// Returns true if a thread waits for the end of this slice: for an invalidation, or to take guest memory away.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.memory.is_awaited()
+    }
+
     /// Checks that an access to `va` is possible, by a walk of the page tables or by the result of a recent
     /// walk.
     pub(crate) fn translate(&self, va: u64, access: Access) -> Result<(), Fault> {

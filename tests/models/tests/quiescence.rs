@@ -86,6 +86,26 @@ impl Model {
         }
     }
 
+    /// A device thread whose slice goes on until it is waited for.
+    fn work_on(&self) {
+        let mut slice = self.quiescence.enter();
+        for _ in 0..2 {
+            let map = self.current.load(Ordering::Acquire);
+            assert!(!self.unmapped[map].load(Ordering::Relaxed), "memory was touched after it was unmapped");
+            if slice.is_awaited() {
+                drop(slice);
+                slice = self.quiescence.enter();
+            }
+        }
+        // Until a wait has begun, and it does not end before this slice.
+        while self.current.load(Ordering::Acquire) == 0 {
+            thread::yield_now();
+        }
+        while !slice.is_awaited() && !self.unmapped[0].load(Ordering::Relaxed) {
+            thread::yield_now();
+        }
+    }
+
     /// A host that installs the next map.
     fn change(&self) {
         let switch = || self.current.fetch_add(1, Ordering::AcqRel);
@@ -134,6 +154,27 @@ fn old_map_stays_until_its_slice_is_over() {
 #[test]
 fn slice_that_begins_between_two_changes_keeps_its_map() {
     run(Mistake::None, 1, 1, 2);
+}
+
+#[test]
+fn slice_is_told_that_it_is_waited_for() {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(|| {
+        let model = Arc::new(Model {
+            unmapped: (0..2).map(|_| AtomicBool::new(false)).collect(),
+            current: AtomicUsize::new(0),
+            quiescence: Quiescence::default(),
+            mistake: Mistake::None,
+        });
+        let worker = {
+            let model = Arc::clone(&model);
+            thread::spawn(move || model.work_on())
+        };
+        model.change();
+        worker.join().unwrap();
+        assert!(!model.quiescence.enter().is_awaited(), "nothing waits any more");
+    });
 }
 
 #[test]

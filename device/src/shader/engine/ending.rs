@@ -1,7 +1,5 @@
 //! The end of the engine and its workers.
 
-use std::sync::atomic::Ordering;
-
 use super::ShaderEngine;
 use crate::spent;
 
@@ -13,9 +11,8 @@ impl Drop for ShaderEngine {
             for active in &state.queues {
                 active.queue.begin_stop();
             }
-            self.shared.news.fetch_add(1, Ordering::Release);
+            self.shared.announce(state);
         }
-        self.shared.work.notify_all();
         for worker in self.workers.drain(..) {
             // The last handle may be dropped by an announcement on a worker, which cannot wait for itself.
             if worker.thread().id() != std::thread::current().id() && worker.join().is_err() {

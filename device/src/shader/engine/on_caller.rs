@@ -1,7 +1,6 @@
 //! The engine without threads: for fuzz targets, and for tests that stop at a certain turn.
 
 use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use super::{ShaderEngine, Task};
@@ -9,8 +8,11 @@ use super::{ShaderEngine, Task};
 impl ShaderEngine {
     /// Ends the worker threads. No dispatch may have been submitted.
     pub(crate) fn work_on_caller(&self) {
-        self.shared.lock().shutdown = true;
-        self.shared.news.fetch_add(1, Ordering::Release);
+        {
+            let mut state = self.shared.lock();
+            state.shutdown = true;
+            self.shared.announce(state);
+        }
         while !self.workers.iter().all(JoinHandle::is_finished) {
             self.shared.work.notify_all();
             std::thread::yield_now();
