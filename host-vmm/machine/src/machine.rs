@@ -41,7 +41,7 @@ const TSS_ADDRESS: usize = 0xfffb_d000;
 /// The GPU's device number.
 const GPU_DEVICE: u8 = 1;
 /// The guest channel's device number.
-const CHANNEL_DEVICE: u8 = 2;
+pub(crate) const CHANNEL_DEVICE: u8 = 2;
 /// The first disk's device number; shared folders and the network card follow the disks.
 const FIRST_DISK_DEVICE: u8 = 3;
 

@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use belfry_machine::snapshot::{FileError, Snapshot, SnapshotError};
-use belfry_machine::{Config, End, KvmError, Machine, Running};
+use belfry_machine::{Config, DiskConfig, DiskFormat, End, KvmError, Machine, Running};
 use handmade::elf;
 
 const MIB: u64 = 1 << 20;
@@ -64,10 +64,15 @@ impl Typed {
 
     /// Makes a new machine, with a kernel of its own.
     fn new(folder: &Path, cpus: u8) -> Self {
+        Self::with_disks(folder, cpus, Vec::new())
+    }
+
+    /// Makes a new machine that has disks, too.
+    fn with_disks(folder: &Path, cpus: u8, disks: Vec<DiskConfig>) -> Self {
         let kernel = folder.join("kernel");
         std::fs::write(&kernel, elf(&COUNT, None)).unwrap();
         let (keys, input) = keyboard();
-        let config = Config { memory: 8 * MIB, cpus, input, ..Config::new(kernel) };
+        let config = Config { memory: 8 * MIB, cpus, input, disks, ..Config::new(kernel) };
         Self::start(Machine::new(config).unwrap(), keys)
     }
 
@@ -118,6 +123,22 @@ fn machines_go_on_from_a_file_each_with_memory_of_its_own() {
         let ends = [first, one, other, third].map(Typed::end);
         assert_eq!(ends, [b'D', b'E', b'E', b'F'].map(End::Exit));
     }
+}
+
+/// A guest without a channel has nobody who keeps a note of a talk with it.
+#[test]
+fn machine_with_disks_and_without_a_channel_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let (image, file) = (folder.path().join("image"), folder.path().join("snapshot"));
+    std::fs::write(&image, [7; 4096]).unwrap();
+    let disk = DiskConfig { format: DiskFormat::Raw, ..DiskConfig::new(&image) };
+    let mut first = Typed::with_disks(folder.path(), 1, vec![disk]);
+    assert_eq!(first.types(b'x'), "Aa");
+    first.saver.save(&file).unwrap();
+    assert!(!Snapshot::open(&file).unwrap().has_channel());
+    let mut second = Typed::resumed(&file);
+    assert_eq!((first.types(b'x'), second.types(b'x')), ("Bb", "Bb"));
+    assert_eq!([first, second].map(Typed::end), [b'C', b'C'].map(End::Exit));
 }
 
 #[test]

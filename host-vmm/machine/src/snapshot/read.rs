@@ -8,6 +8,7 @@ use belfry_device::{GpuConfig, SavedGpu};
 use super::file::{self, FileError, Head, Kind};
 use super::state::SavedMachine;
 use super::{SavedDevice, SavedVirtio, SnapshotError, StateError};
+use crate::machine::CHANNEL_DEVICE;
 use crate::{Config, DiskConfig, DoorbellMode};
 
 /// Doorbell modes, by their numbers in files.
@@ -98,7 +99,7 @@ impl Snapshot {
     /// Returns true if its guest has a channel; the caller that goes on with it has to take the channel.
     #[must_use]
     pub fn has_channel(&self) -> bool {
-        !self.state.virtio.is_empty()
+        self.state.virtio.iter().any(|saved| saved.number == CHANNEL_DEVICE)
     }
 
     /// Returns the GPU's configuration, with defaults for the host's choices.

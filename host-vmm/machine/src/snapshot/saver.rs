@@ -24,6 +24,7 @@ use crate::board::{Board, COM1_IRQ};
 use crate::doorbells::Doorbells;
 use crate::gate::{Closed, Gate};
 use crate::interrupts::Vectors;
+use crate::machine::CHANNEL_DEVICE;
 use crate::memory::Vram;
 use crate::virtio::{Unsaved, VirtioFunction};
 
@@ -171,7 +172,7 @@ impl Saver {
     fn attempt(&self, out: &File, path: &Path) -> Result<Option<(Head, Duration)>, SnapshotError> {
         let Whole { gate, gpu, board, virtio, .. } = &self.whole;
         let note = self.note.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if note.is_none() && !virtio.is_empty() {
+        if note.is_none() && virtio.iter().any(|device| device.number == CHANNEL_DEVICE) {
             return Ok(None);
         }
         let started = Instant::now();
