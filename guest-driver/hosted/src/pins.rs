@@ -205,6 +205,11 @@ impl Pins {
     }
 
     /// Pins a page-aligned range, and looks after whether anything has changed.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` while the range is about to change, and when it is no area of this kind any more; `EFAULT` when the program
+    /// has no readable memory there.
     pub(crate) fn mirror(
         self: &Arc<Self>,
         start: u64,
@@ -213,8 +218,21 @@ impl Pins {
         notify: Arc<dyn Invalidate>,
     ) -> Result<Mirror> {
         let news = Arc::new(News { changed: AtomicBool::new(false), next: notify });
-        let pin = self.pin(start, count, writable, news.clone())?;
+        let pin = self.pin(start, count, writable, news.clone());
+        let pin =
+            pin.map_err(|error| if error == Errno::EFAULT { self.why_not(start, count) } else { error })?;
         Ok(Mirror { pages: Pages::Pinned(pin), news })
+    }
+
+    /// Returns the reason why an area that the caller has seen could not be pinned: what replaces it may be as good.
+    fn why_not(&self, start: u64, count: usize) -> Errno {
+        let end = start.saturating_add((count as u64).saturating_mul(PAGE_SIZE));
+        let going = lock(&self.table).going.iter().any(|range| range.0 < end && start < range.1);
+        if going || is_mapped(start, start.saturating_add(PAGE_SIZE), false) {
+            Errno::EAGAIN
+        } else {
+            Errno::EFAULT
+        }
     }
 
     /// Looks after whether anything has changed in a page-aligned range.
@@ -428,25 +446,4 @@ impl Drop for Pin {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counts_keep_the_union_of_overlapping_pins() {
-        let mut counts = Counts::default();
-        counts.change(10, 20, |c| c + 1);
-        counts.change(15, 30, |c| c + 1);
-        counts.change(40, 50, |c| c + 1);
-        assert_eq!(counts.union(), [(10, 30), (40, 50)]);
-        counts.change(10, 20, |c| c - 1);
-        assert_eq!(counts.union(), [(15, 30), (40, 50)]);
-        assert_eq!(counts.gaps(0, 60), [0..15, 30..40, 50..60]);
-        assert_eq!(counts.gaps(16, 29), []);
-        counts.change(30, 40, |c| c + 1);
-        assert_eq!(counts.union(), [(15, 50)]);
-        counts.change(15, 30, |c| c - 1);
-        counts.change(30, 40, |c| c - 1);
-        counts.change(40, 50, |c| c - 1);
-        assert_eq!(counts, Counts::default());
-    }
-}
+mod tests;
