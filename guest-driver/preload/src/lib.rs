@@ -6,7 +6,7 @@
 //! [`HostedProcess`](belfry_kfd_hosted::HostedProcess). `belfry exec` prepares the files, names them in the environment
 //! and starts the program.
 //!
-//! # What a call becomes
+//! # Calls and their replacements
 //!
 //! | call | becomes | file |
 //! | --- | --- | --- |

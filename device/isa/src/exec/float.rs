@@ -6,9 +6,9 @@
 //!   [`flush_output`]);
 //! * an operation with NaN sources returns the first of them, made quiet; one that makes a NaN returns the negative
 //!   quiet NaN, as `v_div_fixup` and `v_log` are documented to;
-//! * `v_rcp`, `v_rsq`, `v_sqrt`, `v_exp`, `v_log`, `v_sin`, `v_cos` are tables of unpublished content in hardware, good to
-//!   1 ulp; here they are computed in double precision and rounded once. Those of singles but sine and cosine know no denormals,
-//!   whatever `MODE` says.
+//! * `v_rcp`, `v_rsq`, `v_sqrt`, `v_exp`, `v_log`, `v_sin` and `v_cos` of singles give the bits of a card (`reciprocal`,
+//!   `root`, `power`, `logarithm`, `circle`); those of halves are computed with more precision and rounded once. The functions of
+//!   singles other than sine and cosine have no denormals, for any `MODE`.
 
 pub(crate) mod brain;
 pub(crate) mod byte;
@@ -240,7 +240,7 @@ macro_rules! float_format {
                     sign | q & !SIGN
                 }
             }
-            /// What is behind the point: an infinity has none, so gives the NaN of an invalid operation.
+            /// Returns the fraction; that of an infinity is the NaN of an invalid operation.
             #[inline(always)]
             pub(crate) fn fract(a: Bits) -> Bits {
                 // The largest value below 1 where the subtraction would round up to it.

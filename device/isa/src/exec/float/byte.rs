@@ -33,7 +33,7 @@ impl Byte {
         }
     }
 
-    /// Whether it is a format of CDNA3.
+    /// Returns true for a format of CDNA3.
     const fn is_fnuz(self) -> bool {
         matches!(self, Byte::Fp8Fnuz | Byte::Bf8Fnuz)
     }

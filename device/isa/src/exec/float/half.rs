@@ -114,7 +114,7 @@ pub(crate) fn fma(a: u16, b: u16, c: u16) -> u16 {
 pub(crate) fn flushed(bits: u16) -> u16 {
     if bits & 0x7c00 == 0 { bits & 0x8000 } else { bits }
 }
-/// A product and a sum, each rounded; there are no denormals, whatever `MODE` says.
+/// A product and a sum, each rounded; there are no denormals, for any `MODE`.
 #[inline(always)]
 pub(crate) fn mad(a: u16, b: u16, c: u16) -> u16 {
     let [a, b, c] = [a, b, c].map(flushed);

@@ -1,4 +1,4 @@
-//! What `MODE`, `omod` and `clamp` do to sources and results.
+//! Effects of `MODE`, `omod` and `clamp` on sources and results.
 
 use super::{double, half, single};
 use crate::exec::op::{Format, Reg};
@@ -11,7 +11,7 @@ pub(crate) fn output_f32(bits: u32, omod: u8, clamp: bool) -> u32 {
     if clamp { single::saturate(scaled) } else { scaled }
 }
 
-/// What the output multiplier makes of a result; overflow is by the rounding of its format, and by `FP16_OVFL`.
+/// Multiplies a result by the output multiplier; overflow is by the rounding of its format, and by `FP16_OVFL`.
 #[inline(always)]
 fn multiplied(bits: u64, format: Format, omod: u8, mode: u32) -> u64 {
     let (layout, round) = match format {
