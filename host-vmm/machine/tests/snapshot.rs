@@ -125,7 +125,7 @@ fn machines_go_on_from_a_file_each_with_memory_of_its_own() {
     }
 }
 
-/// A guest without a channel has nobody who keeps a note of a talk with it.
+/// A guest without a channel has no talk with the host, so that no note of one is kept.
 #[test]
 fn machine_with_disks_and_without_a_channel_goes_on() {
     let folder = tempfile::tempdir().unwrap();
