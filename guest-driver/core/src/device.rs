@@ -23,7 +23,7 @@ use crate::hw::{Hw, log};
 use crate::ih::IhRing;
 use crate::kiq::select;
 use crate::node::{self, Nodes};
-use crate::os::{DeviceInfo, DriverEvent, LockRank, Os};
+use crate::os::{DeviceInfo, DriverEvent, Function as _, LockRank, Os};
 use crate::rate_limit::RateLimits;
 use crate::scheduler::{self, Kept, Scheduler};
 use crate::smi::Smi;
@@ -127,7 +127,7 @@ impl<O: Os> Device<O> {
     /// Makes everything a device needs of which `config` is known.
     #[inline(never)]
     pub(crate) fn with_config(hw: Arc<Hw<O>>, config: Config, users: Arc<dyn Users<O>>) -> Result<Arc<Self>> {
-        let info = hw.os().device_info();
+        let info = hw.function().device_info();
         let nodes = Nodes::new(hw.asic(), &info, &config, node::mode_of(&hw))?;
         let vram = Vram::new(hw.clone(), config.vram_size - VRAM_RESERVED)?;
         let gart = Gart::new(hw.clone(), &vram)?;
@@ -193,7 +193,7 @@ impl<O: Os> Device<O> {
             }
             select(&xcc, 0, 0, 0, 0);
             xcc.write(gc::CP_MEC_DOORBELL_RANGE_LOWER(0));
-            xcc.write(gc::CP_MEC_DOORBELL_RANGE_UPPER(hw.os().doorbell_size() as u32 - 4));
+            xcc.write(gc::CP_MEC_DOORBELL_RANGE_UPPER(hw.function().doorbell_size() as u32 - 4));
         }
         if let Some(ih) = self.ih.lock().as_mut() {
             ih.start();
@@ -316,7 +316,7 @@ impl<O: Os> Device<O> {
         log!(self.hw, Error, "the scheduler hangs: resetting the device");
         self.smi.pre_reset();
         self.corrected_errors();
-        if let Err(error) = self.hw.os().reset_function() {
+        if let Err(error) = self.hw.function().reset_function() {
             log!(self.hw, Error, "the function cannot be reset ({error}): the device is wedged");
             self.give_up();
             return true;
@@ -339,7 +339,7 @@ impl<O: Os> Device<O> {
             return Err(error);
         }
         log!(self.hw, Error, "the device does not come back ({error}): resetting it again");
-        self.hw.os().reset_function()?;
+        self.hw.function().reset_function()?;
         self.start_with(scheduler, Kept::start)
     }
 

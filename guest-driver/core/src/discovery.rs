@@ -2,6 +2,7 @@
 
 mod table;
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use belfry_abi::regs::{Ip, Register, gc};
@@ -10,7 +11,7 @@ use crate::asic::{self, Asic};
 use crate::config::{Block, Config};
 use crate::errno::{Errno, Result};
 use crate::hw::{Hw, Instance, log};
-use crate::os::{LogLevel, Os};
+use crate::os::{Function as _, LogLevel, Os};
 use crate::registers::RegisterMap;
 
 /// Dword index of `RCC_CONFIG_MEMSIZE`, which tells where the table is: the one register that has to be known before it
@@ -85,10 +86,10 @@ fn count_cus<O: Os>(xcc: &Instance<'_, O>, config: &mut Config) {
     xcc.write(gc::GRBM_GFX_INDEX(gc::GRBM_GFX_INDEX::RESET));
 }
 
-/// Finds out what the device is and where its registers are.
+/// Finds out what the device behind a function is and where its registers are.
 #[inline(never)]
-pub(crate) fn discover<O: Os>(os: O) -> Result<(Hw<O>, Config)> {
-    let memory_mib = os.reg_read(MEMSIZE_DWORD * 4);
+pub(crate) fn discover<O: Os>((os, function): (Arc<O>, O::Function)) -> Result<(Hw<O>, Config)> {
+    let memory_mib = function.reg_read(MEMSIZE_DWORD * 4);
     if memory_mib == 0 || memory_mib == u32::MAX {
         os.log(
             LogLevel::Error,
@@ -97,14 +98,14 @@ pub(crate) fn discover<O: Os>(os: O) -> Result<(Hw<O>, Config)> {
         return Err(Errno::ENODEV);
     }
     let mut config = Config { vram_size: u64::from(memory_mib) << 20, ..Config::default() };
-    if config.vram_size > os.vram_size() || config.vram_size < TABLE_FROM_TOP {
+    if config.vram_size > function.vram_size() || config.vram_size < TABLE_FROM_TOP {
         os.log(
             LogLevel::Error,
-            format_args!("{memory_mib} MiB of VRAM behind a BAR of {} bytes", os.vram_size()),
+            format_args!("{memory_mib} MiB of VRAM behind a BAR of {} bytes", function.vram_size()),
         );
         return Err(Errno::ENODEV);
     }
-    let blocks = read_table(&os, &mut config)?;
+    let blocks = read_table(&*os, &function, &mut config)?;
     let engines = blocks.iter().filter(|block| matches!(block.ip, Ip::SDMA0 | Ip::SDMA1) && !block.harvested);
     config.sdma_engines = engines.count() as u32;
     if let Some(block) = blocks.iter().find(|block| block.ip == Ip::GC) {
@@ -121,8 +122,8 @@ pub(crate) fn discover<O: Os>(os: O) -> Result<(Hw<O>, Config)> {
         );
         return Err(Errno::ENODEV);
     };
-    let registers = register_map(&os, asic, &blocks)?;
-    let hw = Hw::new(os, registers, asic);
+    let registers = register_map(&*os, asic, &blocks)?;
+    let hw = Hw::new((os, function), registers, asic);
     config.fb_start = u64::from(hw.read::<gc::GCMC_VM_FB_LOCATION_BASE>().fb_base()) << 24;
     config.gb_addr_config = hw.read::<gc::GB_ADDR_CONFIG>().bits();
     config.blocks = blocks;
@@ -136,11 +137,11 @@ pub(crate) fn discover<O: Os>(os: O) -> Result<(Hw<O>, Config)> {
 }
 
 /// Reads the table at the top of VRAM: the blocks, and the graphics core's shape into `config`.
-fn read_table<O: Os>(os: &O, config: &mut Config) -> Result<Vec<Block>> {
+fn read_table<O: Os>(os: &O, function: &O::Function, config: &mut Config) -> Result<Vec<Block>> {
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(TABLE_SIZE).map_err(|_| Errno::ENOMEM)?;
     bytes.resize(TABLE_SIZE, 0);
-    os.vram_read(config.vram_size - TABLE_FROM_TOP, &mut bytes);
+    function.vram_read(config.vram_size - TABLE_FROM_TOP, &mut bytes);
     let blocks =
         table::blocks(&bytes).and_then(|blocks| table::graphics_core(&bytes, config).map(|()| blocks));
     blocks.map_err(|_| {

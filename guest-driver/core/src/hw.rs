@@ -1,5 +1,6 @@
 //! Access to the device, which ends when the device is removed.
 
+use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use belfry_abi::doorbell::DoorbellOffset;
@@ -7,7 +8,7 @@ use belfry_abi::regs::{Ip, Register, smuio};
 
 use crate::asic::Asic;
 use crate::errno::{Errno, Result};
-use crate::os::{Clock, Os};
+use crate::os::{Clock, Function as _, Os};
 use crate::registers::RegisterMap;
 
 /// Pause between looks whether the device is awake.
@@ -15,9 +16,10 @@ const ASLEEP_US: u64 = 100;
 /// Looks that a device has when its time is over.
 const LATE_LOOKS: u32 = 100;
 
-/// The operating system's view of the device, with a switch that turns every access into nothing.
+/// The PCI function of a device, with a switch that turns every access into nothing, and the operating system.
 pub(crate) struct Hw<O: Os> {
-    os: O,
+    os: Arc<O>,
+    function: O::Function,
     registers: RegisterMap,
     asic: &'static Asic,
     alive: AtomicBool,
@@ -37,9 +39,13 @@ pub(crate) use log;
 
 impl<O: Os> Hw<O> {
     /// Access to a device of which the discovery table says where its registers are, and what it is.
-    pub(crate) fn new(os: O, registers: RegisterMap, asic: &'static Asic) -> Self {
+    pub(crate) fn new(
+        (os, function): (Arc<O>, O::Function),
+        registers: RegisterMap,
+        asic: &'static Asic,
+    ) -> Self {
         let [alive, unflushed, asleep] = [true, false, false].map(AtomicBool::new);
-        Self { os, registers, asic, alive, unflushed, asleep }
+        Self { os, function, registers, asic, alive, unflushed, asleep }
     }
 
     /// Returns the places of the device's registers.
@@ -54,6 +60,11 @@ impl<O: Os> Hw<O> {
 
     pub(crate) fn os(&self) -> &O {
         &self.os
+    }
+
+    /// Returns the PCI function, for what is no access to the device.
+    pub(crate) fn function(&self) -> &O::Function {
+        &self.function
     }
 
     pub(crate) fn alive(&self) -> bool {
@@ -120,7 +131,7 @@ impl<O: Os> Hw<O> {
 
     /// Reads the register at a dword of the registers' BAR; all ones when the device is gone.
     pub(crate) fn read_dword(&self, dword: u32) -> u32 {
-        if self.reaches() { self.os.reg_read(dword * 4) } else { u32::MAX }
+        if self.reaches() { self.function.reg_read(dword * 4) } else { u32::MAX }
     }
 
     /// The registers of blocks that the device may have several of, of those with this number.
@@ -141,20 +152,20 @@ impl<O: Os> Hw<O> {
     pub(crate) fn doorbell_write(&self, offset: DoorbellOffset, value: u64) {
         self.flush_hdp();
         if self.reaches() {
-            self.os.doorbell_write(offset, value);
+            self.function.doorbell_write(offset, value);
         }
     }
 
     pub(crate) fn vram_write(&self, offset: u64, data: &[u8]) {
         if self.reaches() {
-            self.os.vram_write(offset, data);
+            self.function.vram_write(offset, data);
             self.unflushed.store(true, Ordering::Release);
         }
     }
 
     pub(crate) fn vram_fill(&self, offset: u64, len: u64, byte: u8) {
         if self.reaches() {
-            self.os.vram_fill(offset, len, byte);
+            self.function.vram_fill(offset, len, byte);
             self.unflushed.store(true, Ordering::Release);
         }
     }
@@ -163,14 +174,14 @@ impl<O: Os> Hw<O> {
     /// (`amdgpu_device_flush_hdp`). Doorbells that the driver rings do that as well.
     pub(crate) fn flush_hdp(&self) {
         if self.unflushed.swap(false, Ordering::AcqRel) && self.reaches() {
-            self.os.write_barrier();
-            self.os.reg_write(self.asic.hdp_remap as u32, 0);
+            self.function.write_barrier();
+            self.function.reg_write(self.asic.hdp_remap as u32, 0);
         }
     }
 
     pub(crate) fn write_barrier(&self) {
         if self.alive() {
-            self.os.write_barrier();
+            self.function.write_barrier();
         }
     }
 
@@ -241,7 +252,7 @@ impl<'a, O: Os> Instance<'a, O> {
         if !self.hw.reaches() {
             return R::from_bits(u32::MAX);
         }
-        R::from_bits(self.hw.os.reg_read((self.hw.registers.dword_in::<R>(self.number) + index) * 4))
+        R::from_bits(self.hw.function.reg_read((self.hw.registers.dword_in::<R>(self.number) + index) * 4))
     }
 
     /// Writes a register.
@@ -253,7 +264,7 @@ impl<'a, O: Os> Instance<'a, O> {
     pub(crate) fn write_at<R: Register>(&self, index: u32, value: R) {
         if self.hw.reaches() {
             let dword = self.hw.registers.dword_in::<R>(self.number) + index;
-            self.hw.os.reg_write(dword * 4, value.bits());
+            self.hw.function.reg_write(dword * 4, value.bits());
         }
     }
 

@@ -77,13 +77,13 @@ impl<O: Os> fmt::Debug for Kfd<O> {
 }
 
 impl<O: Os> Kfd<O> {
-    /// Brings the device up.
+    /// Brings the device up that is behind a PCI function.
     ///
     /// # Errors
     ///
     /// The errno for the bus's probe; the reason is in the log.
-    pub fn probe(os: O) -> Result<Arc<Kfd<O>>> {
-        let (hw, config) = discover(os)?;
+    pub fn probe(os: O, function: O::Function) -> Result<Arc<Kfd<O>>> {
+        let (hw, config) = discover((Arc::new(os), function))?;
         let processes = Processes::new(hw.os())?;
         let device = Device::probe(Arc::new(hw), config, processes.clone())?;
         Ok(Arc::new(Self { processes, device }))

@@ -12,7 +12,7 @@ use crate::device::{Device, Users};
 use crate::errno::Result;
 use crate::fault;
 use crate::hw::log;
-use crate::os::{DriverEvent, Os, ProcessKey};
+use crate::os::{DriverEvent, Function as _, Os, ProcessKey};
 use crate::process::{Phase, Process, Works};
 use crate::processes::{Later, Processes};
 use crate::queue_manager;
@@ -41,7 +41,7 @@ pub(crate) fn open<O: Os>(
 
 /// Slices that the doorbells of a device have.
 fn slices<O: Os>(device: &Device<O>) -> u64 {
-    device.hw.os().doorbell_size() / KFD_DOORBELL_PROCESS_SLICE
+    device.hw.function().doorbell_size() / KFD_DOORBELL_PROCESS_SLICE
 }
 
 /// The work that a process will have done for it.

@@ -19,7 +19,8 @@ use crate::bo::{Bo, BoKind};
 use crate::errno::{Errno, Result};
 use crate::object::{SystemMemory, UserMemory};
 use crate::os::{
-    AllocFlags, Change, Invalidate, LogLevel, Os, OwnPlace, PAGE_SIZE, Room, UserPin, check_user_range,
+    AllocFlags, Change, Function as _, Invalidate, LogLevel, Os, OwnPlace, PAGE_SIZE, Room, UserPin,
+    check_user_range,
 };
 use crate::process::{Process, State};
 use crate::space::Space;
@@ -71,7 +72,7 @@ pub(crate) fn alloc_memory<O: Os>(process: &Arc<Process<O>>, args: &mut AllocMem
         let memory = device.vram_alloc(size, contiguous)?.charged(charge);
         let mut va = args.va_addr;
         for extent in memory.extents() {
-            device.hw.os().vram_unwritten(va, extent.offset, extent.len);
+            device.hw.function().vram_unwritten(va, extent.offset, extent.len);
             va = va.saturating_add(extent.len);
         }
         (BoKind::Vram(Arc::new(memory.with_public(flags.contains(AllocFlags::PUBLIC)))), None)
@@ -101,7 +102,7 @@ pub(crate) fn alloc_memory<O: Os>(process: &Arc<Process<O>>, args: &mut AllocMem
         }
         let at = OwnPlace::Doorbells(process.doorbell_offset(node));
         (
-            BoKind::Doorbell(device.hw.os().own_bus_address(at)),
+            BoKind::Doorbell(device.hw.function().own_bus_address(at)),
             Some(kfd_mmap_offset(KFD_MMAP_TYPE_DOORBELL, node.gpu_id)),
         )
     } else if flags.contains(AllocFlags::MMIO_REMAP) {
@@ -110,7 +111,7 @@ pub(crate) fn alloc_memory<O: Os>(process: &Arc<Process<O>>, args: &mut AllocMem
         }
         let at = OwnPlace::Flushes(device.hw.asic().hdp_remap);
         (
-            BoKind::MmioRemap(device.hw.os().own_bus_address(at)),
+            BoKind::MmioRemap(device.hw.function().own_bus_address(at)),
             Some(kfd_mmap_offset(KFD_MMAP_TYPE_MMIO, node.gpu_id)),
         )
     } else {

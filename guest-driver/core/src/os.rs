@@ -29,7 +29,7 @@ mod work;
 pub use belfry_abi::doorbell::DoorbellOffset;
 pub use belfry_abi::kfd::memory::AllocFlags;
 pub use debug::{EventFile, Target};
-pub use function::{DeviceInfo, MAX_PARTITIONS, OwnPlace};
+pub use function::{DeviceInfo, Function, MAX_PARTITIONS, OwnPlace};
 pub use lock::{LockRank, RawLock, WaitOutcome, WaitQueue};
 pub use log::LogLevel;
 pub use memory::{Backing, BoPage, DmaBuf, Gem, Metadata, SharedMetadata, SystemPages};
@@ -141,6 +141,8 @@ pub trait RenderFile {
 
 /// The operating system, as far as the driver needs it.
 pub trait Os: Send + Sync + Sized + 'static {
+    /// A PCI function with a GPU.
+    type Function: Function;
     /// Pages of system memory.
     type Pages: SystemPages;
     /// Pinned user pages.
@@ -166,72 +168,22 @@ pub trait Os: Send + Sync + Sized + 'static {
     /// A descriptor that tells a debugger of events.
     type EventFile: EventFile;
 
-    // ---- the device ----
-
-    /// Returns what the bus knows about the function.
-    fn device_info(&self) -> DeviceInfo;
-
-    /// Reads the 32-bit register at byte `offset` of BAR5; all ones past its end or when the device is gone.
-    fn reg_read(&self, offset: u32) -> u32;
-
-    /// Writes the 32-bit register at byte `offset` of BAR5.
-    fn reg_write(&self, offset: u32, value: u32);
-
-    /// Returns the size of BAR2 in bytes.
-    fn doorbell_size(&self) -> u64;
-
-    /// Writes a 64-bit doorbell, after all earlier writes to memory and VRAM are visible.
-    fn doorbell_write(&self, offset: DoorbellOffset, value: u64);
+    // ---- limits and checks of memory ----
 
     /// Returns whether there is something of this kind left for a process; a system that has things fail on purpose says no at times.
     fn has_room(&self, _what: Room, _pasid: u16) -> bool {
         true
     }
 
-    /// Returns the address at which the device itself finds bytes of its own BARs, as entries of page tables for system memory name them.
-    fn own_bus_address(&self, place: OwnPlace) -> u64;
-
-    /// Bytes of VRAM and of system memory that other devices use which are one card with this one, as a system has it that gives each
-    /// of its programs a device of its own.
-    fn used_by_others(&self) -> (u64, u64) {
-        (0, 0)
-    }
-
     /// A process has so many bytes at a GPU virtual address from now on: what it asked for, not the pages that it takes. A system that
     /// checks what kernels access wants to know.
     fn memory_allocated(&self, _va: u64, _bytes: u64) {}
-
-    /// So many bytes at byte `offset` of VRAM, which are zeros, will be a process's at a GPU virtual address. A system that checks
-    /// whether memory is written before it is read may put something else there.
-    fn vram_unwritten(&self, _va: u64, _offset: u64, _bytes: u64) {}
 
     /// Memory at a GPU virtual address is about to be unmapped from a GPU, as its process has asked for.
     fn memory_unmapped(&self, _va: u64, _bytes: u64) {}
 
     /// Memory that a process had at a GPU virtual address is freed.
     fn memory_freed(&self, _va: u64) {}
-
-    /// Returns the size of BAR0 in bytes.
-    fn vram_size(&self) -> u64;
-
-    /// Reads VRAM through BAR0; the range is inside it.
-    fn vram_read(&self, offset: u64, data: &mut [u8]);
-
-    /// Writes VRAM through BAR0; the range is inside it. Aligned groups of 8 bytes are written as one.
-    fn vram_write(&self, offset: u64, data: &[u8]);
-
-    /// Fills `len` bytes of VRAM with `byte`; the range is inside BAR0.
-    fn vram_fill(&self, offset: u64, len: u64, byte: u8);
-
-    /// Makes all earlier writes to VRAM and system memory visible to the device before any later register write.
-    fn write_barrier(&self);
-
-    /// Resets the function (FLR) and restores its configuration space and interrupts as they were when it was enabled.
-    ///
-    /// # Errors
-    ///
-    /// When the function cannot be reset, or is not on the bus any more.
-    fn reset_function(&self) -> Result<()>;
 
     // ---- memory ----
 

@@ -24,7 +24,7 @@ use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::ip_tree;
 use crate::node::{Node, Nodes};
-use crate::os::Os;
+use crate::os::{Function as _, Os};
 use crate::proc_files;
 use crate::processes::Processes;
 use crate::request::WATCHES;
@@ -241,7 +241,7 @@ pub(crate) fn capability<O: Os>(device: &Device<O>) -> u32 {
 
 fn gpu_properties<O: Os>(device: &Device<O>, nodes: &Nodes, node: &Node) -> String {
     let config = &node.config;
-    let info = device.hw.os().device_info();
+    let info = device.hw.function().device_info();
     let asic = device.hw.asic();
     let area = (asic.save_area)(config);
     let mut lines = Lines::new();

@@ -341,7 +341,7 @@ mod tests {
     const FLAGS: u64 = PTE_VALID | PTE_READABLE;
 
     fn vram() -> (Arc<Hw<FakeOs>>, Arc<Vram<FakeOs>>) {
-        let hw = Arc::new(Hw::new(FakeOs::new(8 << 20), crate::testing::registers(), asic::ANY));
+        let hw = Arc::new(Hw::new(FakeOs::new(8 << 20).pair(), crate::testing::registers(), asic::ANY));
         let vram = Vram::new(hw.clone(), 8 * MIB).unwrap();
         (hw, vram)
     }

@@ -15,6 +15,7 @@ use belfry_kfd_core::os::{MAX_PARTITIONS, PAGE_SIZE, ProcessKey};
 use belfry_kfd_core::{Errno, Kfd};
 
 use crate::arena::Arena;
+use crate::bars::HostedFunction;
 use crate::dmabuf::{self, Exports};
 use crate::error::Error;
 use crate::exploring::Exploring;
@@ -280,14 +281,19 @@ impl HostedGpu {
             gems: self.gems.clone(),
             exports: self.exports.clone(),
             bars: self.bars.clone(),
-            place: self.place,
             time: self.time.clone(),
             pid: self.pid,
             works: self.works.clone(),
             exploring: self.exploring.clone(),
+        };
+        let function = HostedFunction {
+            gpu: self.gpu.clone(),
+            bars: self.bars.clone(),
+            place: self.place,
+            exploring: self.exploring.clone(),
             access: Arc::clone(&self.access),
         };
-        let kfd = Kfd::probe(os).map_err(Error::Probe)?;
+        let kfd = Kfd::probe(os, function).map_err(Error::Probe)?;
         self.line.belongs_to(Arc::downgrade(&kfd));
         // What was raised while the driver was starting found no handler.
         self.line.raise(0);

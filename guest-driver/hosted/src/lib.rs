@@ -11,6 +11,7 @@
 //! [`HostedProcess::munmap`] or [`HostedProcess::replacing`], the device still reaches it.
 
 mod arena;
+mod bars;
 mod debug;
 pub mod dmabuf;
 mod error;
@@ -38,6 +39,7 @@ mod time;
 mod trace;
 mod user_memory;
 
+pub use bars::HostedFunction;
 pub use belfry_kfd_core::{Errno, card};
 pub use debug::{Notices, write_notice};
 pub use error::Error;

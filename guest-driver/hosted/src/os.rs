@@ -1,28 +1,23 @@
 //! The driver's operating system, hosted: a device in the same process, and this process as all of its users.
 
 use std::cell::Cell;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
-use belfry_abi::doorbell::DoorbellOffset;
-use belfry_abi::pci;
 use belfry_device::Gpu;
 use belfry_device::faults::Exhausted;
-use belfry_device::lock::{RwLock, rank};
-use belfry_device::sanitize::Sanitizer;
 use belfry_kfd_core::os::{
-    Backing, Clock, CpuInfo, DeviceInfo, DriverEvent, DrmFile, Gem as _, Invalidate, LockRank, LogLevel, Os,
-    OwnPlace, PAGE_SIZE, ProcessKey, Room, SmiClient, Task, UserArea, Work,
+    Backing, Clock, CpuInfo, DriverEvent, DrmFile, Gem as _, Invalidate, LockRank, LogLevel, Os, ProcessKey,
+    Room, SmiClient, Task, UserArea, Work,
 };
 use belfry_kfd_core::{Errno, Result};
 
 use crate::arena::{Arena, Pages};
+use crate::bars::HostedFunction;
 use crate::debug::{HostedEventFile, HostedTarget};
 use crate::dmabuf::{Exports, HostedDmaBuf};
 use crate::exploring::Exploring;
-use crate::function;
 use crate::gems::{Gems, HostedGem, Mappable};
-use crate::gpu::{Bars, Place};
+use crate::gpu::Bars;
 use crate::mapped::area;
 use crate::pins::{Mirror, Pin, Pins};
 use crate::process::RenderFiles;
@@ -31,9 +26,6 @@ use crate::sync::{Lock, Pool, WaitQueue, WorkItem};
 use crate::time::DriverTime;
 use crate::trace;
 use crate::user_memory::{USER_END, copy_user};
-
-/// Bytes of a contiguous piece of VRAM that are marked as not written; the rest of the piece is not checked.
-const MAX_MARKED: u64 = 64 << 20;
 
 thread_local! {
     /// The render node files of the process that is calling the driver on this thread.
@@ -53,7 +45,7 @@ pub(crate) fn file_id(process: u64, partition: u32) -> u64 {
     process | u64::from(partition) << 48
 }
 
-/// Memory and device of one hosted GPU, as the driver sees it. Cheap to make: one per load of the driver.
+/// The system around one hosted GPU, as the driver sees it. Cheap to make: one per load of the driver.
 pub struct HostedOs {
     pub(crate) gpu: Arc<Gpu>,
     pub(crate) arena: Arc<Arena>,
@@ -61,13 +53,10 @@ pub struct HostedOs {
     pub(crate) gems: Arc<Gems>,
     pub(crate) exports: Arc<Exports>,
     pub(crate) bars: Arc<Bars>,
-    pub(crate) place: Place,
     pub(crate) time: DriverTime,
     pub(crate) pid: u32,
     pub(crate) works: Arc<Pool>,
     pub(crate) exploring: Option<Arc<Exploring>>,
-    /// Held by accesses to the device; a save of the device holds it alone.
-    pub(crate) access: Arc<RwLock<(), rank::HostedAccess>>,
 }
 
 impl std::fmt::Debug for HostedOs {
@@ -88,31 +77,8 @@ impl DrmFile for HostedDrmFile {
     }
 }
 
-impl HostedOs {
-    /// Others may go on here, in a schedule that is explored.
-    fn point(&self) {
-        if let Some(exploring) = &self.exploring {
-            exploring.point();
-        }
-    }
-
-    fn bar_read(&self, bar: u8, offset: u64, data: &mut [u8]) {
-        let _access = self.access.read().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = self.gpu.bar_read(bar, offset, data) {
-            log::warn!(target: "kfd", "read of BAR {bar} at {offset:#x}: {error}");
-            data.fill(0xff);
-        }
-    }
-
-    fn bar_write(&self, bar: u8, offset: u64, data: &[u8]) {
-        let _access = self.access.read().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = self.gpu.bar_write(bar, offset, data) {
-            log::warn!(target: "kfd", "write of BAR {bar} at {offset:#x}: {error}");
-        }
-    }
-}
-
 impl Os for HostedOs {
+    type Function = HostedFunction;
     type Pages = Pages;
     type Pin = Pin;
     type Mirror = Mirror;
@@ -125,57 +91,6 @@ impl Os for HostedOs {
     type EventFile = HostedEventFile;
     type WorkItem = WorkItem;
     type SmiFile = Smi;
-
-    fn device_info(&self) -> DeviceInfo {
-        let config = |offset: usize| function::read_u32(&self.gpu, offset);
-        let (ids, class, subsystem) = (config(0x00), config(0x08), config(0x2c));
-        DeviceInfo {
-            vendor_id: ids as u16,
-            device_id: (ids >> 16) as u16,
-            revision_id: class as u8,
-            subsystem_vendor_id: subsystem as u16,
-            subsystem_id: (subsystem >> 16) as u16,
-            domain: self.place.domain,
-            location_id: self.place.location_id,
-            render_minor: self.place.render_minor,
-            partition_minors: self.place.partition_minors(self.gpu.config()),
-        }
-    }
-
-    fn reg_read(&self, offset: u32) -> u32 {
-        let mut bytes = [0; 4];
-        self.point();
-        self.bar_read(pci::BAR_REGISTERS, u64::from(offset), &mut bytes);
-        u32::from_le_bytes(bytes)
-    }
-
-    fn reg_write(&self, offset: u32, value: u32) {
-        self.bar_write(pci::BAR_REGISTERS, u64::from(offset), &value.to_le_bytes());
-        // A flush of flushed memory changes nothing, so that no schedule depends on it.
-        if u64::from(offset) != self.gpu.config().chip.generation.register_bar.hdp_remap {
-            self.point();
-        }
-    }
-
-    fn doorbell_size(&self) -> u64 {
-        pci::DOORBELL_BAR_SIZE
-    }
-
-    fn doorbell_write(&self, offset: DoorbellOffset, value: u64) {
-        self.bar_write(pci::BAR_DOORBELLS, offset.bytes(), &value.to_le_bytes());
-        self.point();
-    }
-
-    fn own_bus_address(&self, place: OwnPlace) -> u64 {
-        match place {
-            OwnPlace::Doorbells(offset) => self.bars.doorbells.address() + offset,
-            OwnPlace::Flushes(_) => self.bars.flushes.0.address(),
-        }
-    }
-
-    fn used_by_others(&self) -> (u64, u64) {
-        self.gpu.config().activity.others_memory()
-    }
 
     fn has_room(&self, what: Room, pasid: u16) -> bool {
         // A replay has no driver.
@@ -196,17 +111,6 @@ impl Os for HostedOs {
         }
     }
 
-    fn vram_unwritten(&self, va: u64, offset: u64, bytes: u64) {
-        if !self.gpu.config().sanitizer.as_ref().is_some_and(|sanitizer| sanitizer.marks_memory()) {
-            return;
-        }
-        let mut block = [0; 4096];
-        for done in (0..bytes.min(MAX_MARKED)).step_by(block.len()) {
-            Sanitizer::mark(va.wrapping_add(done), &mut block);
-            self.vram_write(offset + done, &block);
-        }
-    }
-
     fn memory_unmapped(&self, va: u64, bytes: u64) {
         if let Some(sanitizer) = &self.gpu.config().sanitizer {
             sanitizer.unmapped(va, bytes);
@@ -217,41 +121,6 @@ impl Os for HostedOs {
         if let Some(sanitizer) = &self.gpu.config().sanitizer {
             sanitizer.freed(va);
         }
-    }
-
-    fn vram_size(&self) -> u64 {
-        self.gpu.config().vram_size
-    }
-
-    fn vram_read(&self, offset: u64, data: &mut [u8]) {
-        self.bar_read(pci::BAR_VRAM, offset, data);
-    }
-
-    fn vram_write(&self, offset: u64, data: &[u8]) {
-        self.bar_write(pci::BAR_VRAM, offset, data);
-    }
-
-    fn vram_fill(&self, offset: u64, len: u64, byte: u8) {
-        let mut done = 0;
-        if byte == 0 && offset.is_multiple_of(PAGE_SIZE) {
-            // Whole pages become holes: the cost of a fill with zeros does not depend on the size.
-            done = len & !(PAGE_SIZE - 1);
-            self.bars.vram.punch(offset as usize, done as usize);
-        }
-        let block = [byte; 4096];
-        while done < len {
-            let piece = (len - done).min(4096);
-            self.vram_write(offset + done, &block[..piece as usize]);
-            done += piece;
-        }
-    }
-
-    fn write_barrier(&self) {
-        std::sync::atomic::fence(Ordering::SeqCst);
-    }
-
-    fn reset_function(&self) -> Result<()> {
-        function::reset(&self.gpu)
     }
 
     fn pages_alloc(&self, count: usize) -> Result<Pages> {

@@ -16,6 +16,7 @@ use belfry_kfd_core::{Kfd, MmapTarget};
 use crate::ffi::{
     BELFRY_MAP_DOORBELLS, BELFRY_MAP_REGISTERS, BelfryClientMemory, BelfryMapping, BelfryPage, OsDevice,
 };
+use crate::function::LinuxFunction;
 use crate::os::LinuxOs;
 
 /// `struct belfry_gpu`.
@@ -41,8 +42,8 @@ pub(crate) fn length(result: Result<usize>) -> isize {
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn belfry_probe(dev: *mut OsDevice, gpu: *mut *const Gpu) -> i32 {
     // SAFETY: as promised by the caller.
-    let os = unsafe { LinuxOs::new(dev) };
-    status(Kfd::probe(os).map(|kfd| {
+    let (os, function) = unsafe { (LinuxOs::new(dev), LinuxFunction::new(dev)) };
+    status(Kfd::probe(os, function).map(|kfd| {
         // SAFETY: as promised by the caller.
         unsafe { gpu.write(Arc::into_raw(kfd)) }
     }))

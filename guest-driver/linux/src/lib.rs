@@ -12,6 +12,7 @@ mod entry;
 mod fence;
 mod ffi;
 mod files;
+mod function;
 mod memory;
 mod os;
 mod render;

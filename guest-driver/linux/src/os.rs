@@ -7,13 +7,13 @@ use core::ptr::NonNull;
 
 use belfry_kfd_core::errno::{Errno, Result};
 use belfry_kfd_core::os::{
-    Backing, Clock, CpuInfo, DeviceInfo, DoorbellOffset, Invalidate, LockRank, LogLevel, Os,
-    OwnPlace, ProcessKey, SmiClient, Task, UserArea, Work,
+    Backing, Clock, CpuInfo, Invalidate, LockRank, LogLevel, Os, ProcessKey, SmiClient, Task, UserArea, Work,
 };
 
 use crate::debug::{DebugFile, DebugTarget};
 use crate::ffi;
 use crate::files::{Dmabuf, File, Object, Smi};
+use crate::function::LinuxFunction;
 use crate::memory::{Mirror, Pages, Pin};
 use crate::runtime::Line;
 use crate::sync::{Lock, Queue, WorkItem};
@@ -33,7 +33,7 @@ pub(crate) fn created<T>(make: impl FnOnce(*mut *mut T) -> i32) -> Result<NonNul
     NonNull::new(out).ok_or(Errno::EIO)
 }
 
-/// One PCI function of a Linux kernel; holds a reference to it.
+/// The Linux kernel around one device; holds a reference to that.
 pub(crate) struct LinuxOs {
     dev: *mut ffi::OsDevice,
 }
@@ -65,6 +65,7 @@ impl Drop for LinuxOs {
 
 // The device is valid in all calls below: self holds a reference.
 impl Os for LinuxOs {
+    type Function = LinuxFunction;
     type Pages = Pages;
     type Pin = Pin;
     type Mirror = Mirror;
@@ -77,81 +78,6 @@ impl Os for LinuxOs {
     type SmiFile = Smi;
     type Target = DebugTarget;
     type EventFile = DebugFile;
-
-    fn device_info(&self) -> DeviceInfo {
-        let mut info = ffi::OsDeviceInfo::default();
-        // SAFETY: the device is valid and `info` takes the result.
-        unsafe { ffi::os_device_info(self.dev, &mut info) };
-        DeviceInfo {
-            vendor_id: info.vendor_id,
-            device_id: info.device_id,
-            revision_id: info.revision_id as u8,
-            subsystem_vendor_id: info.subsystem_vendor_id,
-            subsystem_id: info.subsystem_id,
-            domain: info.domain,
-            location_id: info.location_id,
-            render_minor: info.render_minor,
-            partition_minors: info.partition_minors,
-        }
-    }
-
-    fn reg_read(&self, offset: u32) -> u32 {
-        // SAFETY: the device is valid and the shim checks the offset.
-        unsafe { ffi::os_reg_read(self.dev, offset) }
-    }
-
-    fn reg_write(&self, offset: u32, value: u32) {
-        // SAFETY: the device is valid and the shim checks the offset.
-        unsafe { ffi::os_reg_write(self.dev, offset, value) }
-    }
-
-    fn own_bus_address(&self, place: OwnPlace) -> u64 {
-        let (doorbells, offset) = match place {
-            OwnPlace::Doorbells(offset) => (true, offset),
-            OwnPlace::Flushes(offset) => (false, offset),
-        };
-        // SAFETY: the device is valid.
-        unsafe { ffi::os_own_address(self.dev, doorbells, offset) }
-    }
-
-    fn doorbell_size(&self) -> u64 {
-        // SAFETY: the device is valid.
-        unsafe { ffi::os_doorbell_size(self.dev) }
-    }
-
-    fn doorbell_write(&self, offset: DoorbellOffset, value: u64) {
-        // SAFETY: the device is valid and the shim checks the offset.
-        unsafe { ffi::os_doorbell_write(self.dev, offset.bytes(), value) }
-    }
-
-    fn vram_size(&self) -> u64 {
-        // SAFETY: the device is valid.
-        unsafe { ffi::os_vram_size(self.dev) }
-    }
-
-    fn vram_read(&self, offset: u64, data: &mut [u8]) {
-        // SAFETY: the device is valid, the shim checks the range, `data` takes the bytes.
-        unsafe { ffi::os_vram_read(self.dev, offset, data.as_mut_ptr(), data.len()) }
-    }
-
-    fn vram_write(&self, offset: u64, data: &[u8]) {
-        // SAFETY: the device is valid, the shim checks the range, `data` gives the bytes.
-        unsafe { ffi::os_vram_write(self.dev, offset, data.as_ptr(), data.len()) }
-    }
-
-    fn vram_fill(&self, offset: u64, len: u64, byte: u8) {
-        // SAFETY: the device is valid and the shim checks the range.
-        unsafe { ffi::os_vram_fill(self.dev, offset, len, byte) }
-    }
-
-    fn write_barrier(&self) {
-        ffi::os_write_barrier();
-    }
-
-    fn reset_function(&self) -> Result<()> {
-        // SAFETY: the device is valid.
-        check(unsafe { ffi::os_reset_function(self.dev) })
-    }
 
     fn topology_changed(&self) {
         // SAFETY: the device is valid.

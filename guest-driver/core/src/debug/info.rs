@@ -4,7 +4,7 @@ use belfry_abi::kfd::debug::DbgDeviceInfoEntry;
 
 use crate::aperture::apertures;
 use crate::node::Node;
-use crate::os::Os;
+use crate::os::{Function as _, Os};
 use crate::process::Process;
 use crate::topology;
 
@@ -15,7 +15,7 @@ pub(crate) fn debug_info<O: Os>(
     exception_status: u64,
 ) -> DbgDeviceInfoEntry {
     let device = &process.device;
-    let (info, config, asic) = (device.hw.os().device_info(), &node.config, device.hw.asic());
+    let (info, config, asic) = (device.hw.function().device_info(), &node.config, device.hw.asic());
     let apertures = apertures(node.gpu_id, &asic.apertures);
     DbgDeviceInfoEntry {
         exception_status,

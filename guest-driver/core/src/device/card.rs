@@ -8,7 +8,7 @@ use belfry_abi::regs::gc;
 use super::Device;
 use crate::card::{self, Card, Figures, Source};
 use crate::errno::{Errno, Result};
-use crate::os::{Clock, Os};
+use crate::os::{Clock, Function as _, Os};
 
 /// `GRBM_PERF_SEL_GUI_ACTIVE` (linux `soc21_enum.h`): ticks in which waves are executed.
 const GUI_ACTIVE: u32 = 2;
@@ -39,7 +39,7 @@ impl<O: Os> Device<O> {
     /// Bytes of VRAM and of system memory that are in use: where this device is a part of a card, those of the card.
     pub(crate) fn memory_used(&self) -> (u64, u64) {
         let own = self.own_memory();
-        let (vram, gtt) = self.hw.os().used_by_others();
+        let (vram, gtt) = self.hw.function().used_by_others();
         (own.0.saturating_add(vram).min(self.vram.size()), own.1.saturating_add(gtt).min(self.gtt_limit))
     }
 

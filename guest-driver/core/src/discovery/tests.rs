@@ -96,7 +96,7 @@ fn graphics_core_of_another_version_is_refused_by_name() {
         let os = device(&BASES);
         os.vram_write(VRAM as u64 - TABLE_FROM_TOP, &table(&BASES, version));
         let log = os.log.clone();
-        assert_eq!(discover(os).err(), Some(Errno::ENODEV));
+        assert_eq!(discover(os.pair()).err(), Some(Errno::ENODEV));
         let [major, minor, revision] = version;
         assert_eq!(
             *crate::testing::lock(&log),
@@ -113,7 +113,7 @@ fn registers_are_looked_for_where_the_table_says() {
     let os = device(&BASES);
     let gc = BASES.iter().find(|(ip, _)| *ip == Ip::GC).unwrap().1;
     os.reg_write((gc[0] + gc::GCMC_VM_FB_LOCATION_BASE::AT.dword) * 4, 0x8000);
-    let (hw, config) = discover(os).unwrap();
+    let (hw, config) = discover(os.pair()).unwrap();
     assert_eq!((config.fb_start, config.xccs, config.cus), (0x80_0000_0000, 1, 2));
     hw.write(gc::SCRATCH_REG0(7));
     assert_eq!(hw.os().reg_read((gc[1] + gc::SCRATCH_REG0::AT.dword) * 4), 7);
@@ -124,11 +124,21 @@ fn table_without_a_place_for_a_register_is_refused() {
     for broken in 0..BASES.len() {
         let mut blocks = BASES.to_vec();
         blocks.remove(broken);
-        assert_eq!(discover(device(&blocks)).err(), Some(Errno::ENODEV), "{:?} is missing", BASES[broken].0);
+        assert_eq!(
+            discover(device(&blocks).pair()).err(),
+            Some(Errno::ENODEV),
+            "{:?} is missing",
+            BASES[broken].0
+        );
         let far: Vec<u32> = BASES[broken].1.iter().map(|base| base + 0x4_0000).collect();
         let mut blocks = BASES.to_vec();
         blocks[broken].1 = &far;
-        assert_eq!(discover(device(&blocks)).err(), Some(Errno::ENODEV), "{:?} is far", BASES[broken].0);
+        assert_eq!(
+            discover(device(&blocks).pair()).err(),
+            Some(Errno::ENODEV),
+            "{:?} is far",
+            BASES[broken].0
+        );
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new() -> Self {
-        let hw = Arc::new(Hw::new(FakeOs::new(VRAM), registers(), asic::ANY));
+        let hw = Arc::new(Hw::new(FakeOs::new(VRAM).pair(), registers(), asic::ANY));
         let config = Config { vram_size: VRAM as u64, cus: 2, ..Config::default() };
         let processes = Processes::new(hw.os()).unwrap();
         let device = Device::with_config(hw, config, processes.clone()).unwrap();

@@ -4,6 +4,7 @@
 
 mod bench;
 mod debug;
+mod function;
 mod lock;
 mod scheduler;
 mod smi;
@@ -28,9 +29,11 @@ use core::sync::atomic::AtomicU32;
 use std::sync::{Mutex, PoisonError};
 
 use belfry_abi::doorbell::DoorbellOffset;
-use belfry_abi::regs::{Ip, gc, mmhub};
+use belfry_abi::regs::Ip;
 
 use debug::{FakeEventFile, FakeTarget};
+use function::FakeFunction;
+pub(crate) use function::{OWN_DOORBELLS, OWN_REGISTERS};
 use lock::{FakeLock, FakeQueue, HELD};
 use scheduler::FakeScheduler;
 use smi::FakeSmi;
@@ -38,13 +41,10 @@ use users::{FakeMirror, FakePin, Spoiler, Users};
 
 use crate::errno::{Errno, Result};
 use crate::os::{
-    Backing, Change, Clock, CpuInfo, DeviceInfo, DmaBuf, DrmFile, Gem, Invalidate, LockRank, LogLevel, Os,
-    OwnPlace, PAGE_SIZE, ProcessKey, SmiClient, SystemPages, Task, UserArea, Work, WorkItem,
+    Backing, Change, Clock, CpuInfo, DmaBuf, DrmFile, Gem, Invalidate, LockRank, LogLevel, Os, PAGE_SIZE,
+    ProcessKey, SmiClient, SystemPages, Task, UserArea, Work, WorkItem,
 };
 use crate::registers::RegisterMap;
-
-/// Invalidation engine 17 of a hub: what is requested is acknowledged at once.
-const INVALIDATE_ENGINE: u32 = 17;
 
 /// Segment bases of the device on the bench, which are no card's: the driver has to go by them.
 pub(crate) const BASES: [(Ip, &[u32]); 5] = [
@@ -63,10 +63,6 @@ pub(crate) fn registers() -> RegisterMap {
     }
     map
 }
-
-/// Addresses at which the fake device finds its doorbells, and its registers.
-pub(crate) const OWN_DOORBELLS: u64 = 0xd0_0000_0000;
-pub(crate) const OWN_REGISTERS: u64 = 0xd8_0000_0000;
 
 /// Descriptors the users may have.
 pub(crate) const FD_END: i32 = 8;
@@ -232,6 +228,7 @@ impl DmaBuf for FakeMemory {
 }
 
 impl Os for FakeOs {
+    type Function = FakeFunction;
     type Pages = FakePages;
     type Pin = FakePin;
     type Mirror = FakeMirror;
@@ -244,81 +241,6 @@ impl Os for FakeOs {
     type SmiFile = FakeSmi;
     type Target = FakeTarget;
     type EventFile = FakeEventFile;
-
-    fn device_info(&self) -> DeviceInfo {
-        DeviceInfo::default()
-    }
-
-    fn reg_read(&self, offset: u32) -> u32 {
-        lock(&self.registers).get(&offset).copied().unwrap_or(0)
-    }
-
-    fn own_bus_address(&self, place: OwnPlace) -> u64 {
-        match place {
-            OwnPlace::Doorbells(offset) => OWN_DOORBELLS + offset,
-            OwnPlace::Flushes(offset) => OWN_REGISTERS + offset,
-        }
-    }
-
-    fn reg_write(&self, offset: u32, value: u32) {
-        {
-            let mut registers = lock(&self.registers);
-            registers.insert(offset, value);
-            let map = self::registers();
-            for (request, acknowledge) in [
-                (map.dword::<gc::GCVM_INVALIDATE_ENG0_REQ>(), map.dword::<gc::GCVM_INVALIDATE_ENG0_ACK>()),
-                (
-                    map.dword::<mmhub::MMVM_INVALIDATE_ENG0_REQ>(),
-                    map.dword::<mmhub::MMVM_INVALIDATE_ENG0_ACK>(),
-                ),
-            ] {
-                if offset == (request + INVALIDATE_ENGINE) * 4 {
-                    let value = if *lock(&self.deaf) { 0 } else { value };
-                    registers.insert((acknowledge + INVALIDATE_ENGINE) * 4, value);
-                }
-            }
-        }
-        if let Some(hook) = &*lock(&self.on_write) {
-            hook(offset, value);
-        }
-    }
-
-    fn doorbell_size(&self) -> u64 {
-        2 << 20
-    }
-
-    fn doorbell_write(&self, offset: DoorbellOffset, value: u64) {
-        if let Some(hook) = &*lock(&self.on_doorbell) {
-            hook(self, offset, value);
-        }
-        if offset == crate::asic::ANY.doorbells.scheduler.offset()
-            && let Some(scheduler) = &mut *lock(&self.scheduler)
-        {
-            scheduler.serve(self, value);
-        }
-    }
-
-    fn vram_size(&self) -> u64 {
-        lock(&self.vram).len() as u64
-    }
-
-    fn vram_read(&self, offset: u64, data: &mut [u8]) {
-        data.copy_from_slice(&lock(&self.vram)[offset as usize..][..data.len()]);
-    }
-
-    fn vram_write(&self, offset: u64, data: &[u8]) {
-        lock(&self.vram)[offset as usize..][..data.len()].copy_from_slice(data);
-    }
-
-    fn vram_fill(&self, offset: u64, len: u64, byte: u8) {
-        lock(&self.vram)[offset as usize..][..len as usize].fill(byte);
-    }
-
-    fn write_barrier(&self) {}
-
-    fn reset_function(&self) -> Result<()> {
-        Err(Errno::EOPNOTSUPP)
-    }
 
     fn pages_alloc(&self, count: usize) -> Result<FakePages> {
         let memory = vec![0; (count + 1) * PAGE_SIZE as usize / 8].into();

@@ -9,7 +9,7 @@ use belfry_abi::regs::gc;
 
 use super::{FakeOs, lock, registers};
 use crate::gart::GART_START;
-use crate::os::{Os, PAGE_SIZE};
+use crate::os::PAGE_SIZE;
 
 pub(crate) struct FakeScheduler {
     /// Address of the ring in VMID 0, and its length in bytes.

@@ -4,7 +4,7 @@ use belfry_abi::gpuvm::{LEVEL_BITS, PAGE_SHIFT, PDE_ADDRESS_MASK, PDE_PTE, PTE_A
 
 use super::FakeOs;
 use crate::hw::Hw;
-use crate::os::{Os as _, PAGE_SIZE};
+use crate::os::PAGE_SIZE;
 
 /// Level of the root; that of the last tables is 0.
 const ROOT_LEVEL: u32 = 3;

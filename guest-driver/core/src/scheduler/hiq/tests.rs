@@ -146,7 +146,7 @@ fn rig() -> Rig {
 }
 
 fn rig_as(mode: ComputePartition) -> Rig {
-    let hw = Arc::new(Hw::new(FakeOs::new(VRAM), registers(), asic::find((9, 4, 3)).unwrap()));
+    let hw = Arc::new(Hw::new(FakeOs::new(VRAM).pair(), registers(), asic::find((9, 4, 3)).unwrap()));
     let vram = crate::vram::Vram::new(hw.clone(), VRAM as u64 - (2 << 20)).unwrap();
     let gart = Gart::new(hw.clone(), &vram).unwrap();
     gart.enable();
