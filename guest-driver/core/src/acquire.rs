@@ -14,10 +14,10 @@ use crate::errno::{Errno, Result};
 use crate::node::Node;
 use crate::os::{DrmFile as _, Os};
 use crate::process::{Phase, Process, State};
+use crate::process_device::{Acquired, ProcessDevices};
 use crate::processes::Processes;
 use crate::ranges::Svm;
 use crate::space::Space;
-use crate::spaces::{Acquired, Spaces};
 use crate::svm;
 
 /// ACQUIRE_VM of a node.
@@ -41,16 +41,16 @@ pub(crate) fn acquire_vm<O: Os>(
     if state.phase == Phase::Dead {
         return Err(Errno::ENODEV);
     }
-    if let Some(acquired) = state.spaces.get(node.number) {
+    if let Some(acquired) = state.devices.get(node.number) {
         return if acquired.file.id() == file.id() { Ok(()) } else { Err(Errno::EBUSY) };
     }
-    if state.spaces.of_file(file.id()).is_some() {
+    if state.devices.of_file(file.id()).is_some() {
         return Err(Errno::EINVAL);
     }
-    let is_first = state.spaces.is_empty();
+    let is_first = state.devices.has_no_space();
     let space = processes.client(file.id()).ok_or(Errno::EINVAL)?.space().clone();
     take_space(process, &mut state, &space)?;
-    state.spaces.put(node, Acquired { space, file });
+    state.devices.put(node, Acquired { space, file });
     debug::debug_acquired(process, &mut state)?;
     if is_first {
         let task = device.hw.os().task();
@@ -97,12 +97,12 @@ fn take_space<O: Os>(process: &Process<O>, state: &mut State<O>, space: &Arc<Spa
 /// whether the device has forgotten it.
 pub(crate) fn leave_spaces<O: Os>(
     process: &Process<O>,
-    spaces: &Spaces<O>,
+    devices: &ProcessDevices<O>,
     bos: &BTreeMap<u32, Bo<O>>,
     svm: &Svm<O>,
 ) -> bool {
     // All of them, also after one of which the device does not answer.
-    spaces.each().fold(true, |all, (space, nodes)| leave_space(process, space, nodes, bos, svm) && all)
+    devices.each().fold(true, |all, (space, nodes)| leave_space(process, space, nodes, bos, svm) && all)
 }
 
 fn leave_space<O: Os>(

@@ -28,7 +28,7 @@ pub(crate) fn criu<O: Os>(
     process: &Arc<Process<O>>,
     args: &mut CriuArgs,
 ) -> Result<u32> {
-    let has_vm = !process.state.lock().spaces.is_empty();
+    let has_vm = !process.state.lock().devices.has_no_space();
     let errno = match args.op {
         KFD_CRIU_OP_PROCESS_INFO | KFD_CRIU_OP_CHECKPOINT => {
             let checkpoint = args.op == KFD_CRIU_OP_CHECKPOINT;

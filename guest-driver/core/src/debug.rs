@@ -107,7 +107,7 @@ fn deactivate<O: Os>(process: &Process<O>, state: &mut Locked<'_, O>) -> Result<
 }
 
 fn mark_debugged<O: Os>(state: &State<O>, debugged: bool) {
-    for (space, _) in state.spaces.each() {
+    for (space, _) in state.devices.each() {
         if let Some(handler) = &space.lock().trap_handler {
             handler.set_debugged(debugged);
         }

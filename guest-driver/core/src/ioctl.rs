@@ -396,7 +396,7 @@ fn get_tile_config<O: Os>(process: &Arc<Process<O>>, args: &mut GetTileConfigArg
 fn set_trap_handler<O: Os>(process: &Arc<Process<O>>, args: &mut SetTrapHandlerArgs) -> Result<u32> {
     let node = process.nodes.named(args.gpu_id)?;
     let mut state = process.state.lock();
-    let Some(space) = state.spaces.of(node.number) else { return Err(Errno::ESRCH) };
+    let Some(space) = state.devices.space(node.number) else { return Err(Errno::ESRCH) };
     if let Some(handler) = &space.lock().trap_handler {
         handler.set_program(node.number, args.tba_addr, args.tma_addr);
     }

@@ -14,10 +14,10 @@ use crate::fault;
 use crate::hw::log;
 use crate::os::{DriverEvent, Function as _, Os, ProcessKey};
 use crate::process::{Phase, Process, Works};
+use crate::process_device::ProcessDevices;
 use crate::processes::{Later, Processes};
 use crate::queue_manager;
 use crate::ranges::Svm;
-use crate::spaces::Spaces;
 use crate::svm;
 
 /// Opens the KFD node for an address space, which has one process however often it does.
@@ -99,7 +99,7 @@ pub(crate) fn end_all<O: Os>(processes: &Arc<Processes<O>>) {
 pub(crate) fn tear_down<O: Os>(processes: &Arc<Processes<O>>, process: &Process<O>) {
     stop_debugging(processes, process);
     process.debug.detach();
-    let (queues, bos, spaces, context, task, svm);
+    let (queues, bos, devices, context, task, svm);
     {
         let mut state = process.state.lock();
         if state.phase == Phase::Dead {
@@ -108,9 +108,8 @@ pub(crate) fn tear_down<O: Os>(processes: &Arc<Processes<O>>, process: &Process<
         state.phase = Phase::Dead;
         queues = queue_manager::remove_all_queues(process, &mut state);
         bos = core::mem::take(&mut state.bos);
-        state.mapped.clear();
-        let none = Spaces::new(process.slices.len());
-        spaces = core::mem::replace(&mut state.spaces, none);
+        let none = ProcessDevices::new(&process.slices, &process.device.hw.asic().doorbells);
+        devices = core::mem::replace(&mut state.devices, none);
         debug::end_debugging(process, &mut state);
         context = state.context.take();
         task = state.task.take();
@@ -123,10 +122,10 @@ pub(crate) fn tear_down<O: Os>(processes: &Arc<Processes<O>>, process: &Process<
     drop(queues);
     let _ = process.device.flush_gart();
     // Translations go before the memory; a device that does not answer even to this keeps its memory.
-    let flushed = acquire::leave_spaces(process, &spaces, &bos, &svm) && !process.device.wedged();
+    let flushed = acquire::leave_spaces(process, &devices, &bos, &svm) && !process.device.wedged();
     process.events.shut_down();
     if flushed || !process.device.hw.alive() {
-        drop((bos, svm, spaces, context));
+        drop((bos, svm, devices, context));
     } else {
         log!(
             process.device.hw,
@@ -135,7 +134,7 @@ pub(crate) fn tear_down<O: Os>(processes: &Arc<Processes<O>>, process: &Process<
             process.pasid
         );
         core::mem::forget((bos, svm, context));
-        spaces.leave();
+        devices.leave();
     }
     if let Some(task) = task {
         process.device.smi.process(EventKind::ProcessEnd, &task);

@@ -61,7 +61,7 @@ pub(crate) fn alloc_memory<O: Os>(process: &Arc<Process<O>>, args: &mut AllocMem
     if size > GPUVM_LIMIT {
         return Err(Errno::ENOMEM);
     }
-    if !process.state.lock().spaces.has(node) {
+    if !process.state.lock().devices.has_space(node) {
         return Err(Errno::ENODEV);
     }
     let mut notifier = None;
@@ -202,29 +202,29 @@ fn replace_user_memory<O: Os>(
             && (0..new.pin.count()).all(|page| new.pin.bus(page) == old.pin.bus(page))
     });
     let mut state = process.state.lock();
-    let State { spaces, bos, mapped, .. } = &mut *state;
+    let State { devices, bos, .. } = &mut *state;
     let Some(bo) = bos.get_mut(&id) else { return renewed.ok() };
     if !matches!(&bo.kind, BoKind::User(memory) if Arc::ptr_eq(memory, old)) {
         // It was freed, and the id may be another one's.
         return renewed.ok();
     }
-    if !same && bo.unmap_everywhere(spaces).is_err() {
+    if !same && bo.unmap_everywhere(devices).is_err() {
         // The device may still use the old pages: they are left to it.
         core::mem::forget(old.clone());
     }
     match renewed {
         Ok(new) => {
             bo.kind = BoKind::User(new);
-            if !same && bo.map_everywhere(spaces).is_err() {
-                let _ = bo.unmap_everywhere(spaces);
+            if !same && bo.map_everywhere(devices).is_err() {
+                let _ = bo.unmap_everywhere(devices);
             }
         }
         Err(error) => {
-            for (space, _) in spaces.each().filter(|(_, nodes)| bo.mapped_on & nodes != 0) {
+            for (space, _) in devices.each().filter(|(_, nodes)| bo.mapped_on & nodes != 0) {
                 Space::release(&mut space.lock(), bo.va);
             }
             bo.mapped_on = 0;
-            mapped.retain(|_, other| *other != id);
+            devices.forget(id);
             let line = format_args!(
                 "pasid {}: user memory at {:#x} is gone ({error}), unmapped from the GPU",
                 process.pasid, bo.va

@@ -13,17 +13,16 @@ use belfry_abi::kfd::mmap::KFD_DOORBELL_PROCESS_SLICE;
 
 use crate::bo::{Bo, BoKind};
 use crate::device::Device;
-use crate::doorbell::Doorbells;
 use crate::errno::{Errno, Result};
 use crate::event::Events;
 use crate::exceptions::{Debug, Session};
 use crate::gart::KernelBuffer;
 use crate::node::{Node, Nodes};
 use crate::os::{LockRank, LogLevel, Os, ProcessKey, Task, WorkItem};
+use crate::process_device::ProcessDevices;
 use crate::queue::Queue;
 use crate::ranges::{Svm, Wanted};
 use crate::show::Few;
-use crate::spaces::Spaces;
 use crate::sync::{Lendable, Mutex, Owner};
 
 /// Pages that are wanted and not looked at yet: the device tells again of those that are too many.
@@ -86,7 +85,7 @@ impl<O: Os> fmt::Debug for State<O> {
         let mapped = self.bos.values().filter(|bo| bo.is_mapped()).count();
         f.debug_struct("State")
             .field("phase", &self.phase)
-            .field("spaces", &Few(self.spaces.each().map(|(space, nodes)| (nodes, space))))
+            .field("spaces", &Few(self.devices.each().map(|(space, nodes)| (nodes, space))))
             .field("queues", &Few(self.queues.iter()))
             .field("mapped", &format_args!("{} of {} buffer objects", mapped, self.bos.len()))
             .field("buffer_objects", &Few(self.bos.iter()))
@@ -126,14 +125,10 @@ pub(crate) type Locked<'a, O> = Owner<'a, O, State<O>>;
 /// Things that a process has on the GPU.
 pub(crate) struct State<O: Os> {
     pub(crate) phase: Phase,
-    /// The address spaces, which have the driver's trap handler.
-    pub(crate) spaces: Spaces<O>,
+    /// The parts on each node, whose address spaces have the driver's trap handler.
+    pub(crate) devices: ProcessDevices<O>,
     pub(crate) bos: BTreeMap<u32, Bo<O>>,
-    /// Mapped buffer objects by node and address.
-    pub(crate) mapped: BTreeMap<(u32, u64), u32>,
     pub(crate) queues: BTreeMap<u32, Box<Queue<O>>>,
-    /// By node.
-    pub(crate) doorbells: Vec<Doorbells>,
     /// The scheduler's page about this process.
     pub(crate) context: Option<KernelBuffer<O>>,
     /// Handle of the signal page.
@@ -154,14 +149,11 @@ pub(crate) struct State<O: Os> {
 impl<O: Os> State<O> {
     #[inline(never)]
     fn new(device: &Device<O>, slices: &[u32]) -> Self {
-        let doorbells = |slice: &u32| Doorbells::new(*slice, &device.hw.asic().doorbells);
         Self {
             phase: Phase::Alive,
-            spaces: Spaces::new(slices.len()),
+            devices: ProcessDevices::new(slices, &device.hw.asic().doorbells),
             bos: BTreeMap::new(),
-            mapped: BTreeMap::new(),
             queues: BTreeMap::new(),
-            doorbells: slices.iter().map(doorbells).collect(),
             context: None,
             signal_handle: None,
             takes_traps: 0,
@@ -238,7 +230,7 @@ impl<O: Os> Process<O> {
     /// Memory that it holds of the nodes whose address space it has acquired with this file.
     pub(crate) fn client_memory(&self, file: u64) -> Option<ClientMemory> {
         let state = self.state.lock();
-        let nodes = state.spaces.nodes_of(state.spaces.of_file(file)?);
+        let nodes = state.devices.nodes_of(state.devices.of_file(file)?);
         Some(self.memory_of(&state, |bo| nodes & 1 << bo.node != 0))
     }
 

@@ -88,7 +88,7 @@ pub(crate) fn create_queue<O: Os>(process: &Process<O>, args: &mut CreateQueueAr
         return Err(Errno::EINVAL);
     }
     let mut state = process.state.lock();
-    if !state.spaces.has(node) {
+    if !state.devices.has_space(node) {
         return Err(Errno::ESRCH);
     }
     if device.wedged() || device.epoch() != process.epoch {
@@ -226,7 +226,7 @@ pub(crate) fn resume_queue<O: Os>(process: &Process<O>, state: &mut Locked<'_, O
         Life::Off | Life::Mapped | Life::Evicted => return Ok(()),
         Life::Lost => return Err(Errno::EIO),
     }
-    let (Some(space), Some(context)) = (state.spaces.of(queue.node), &state.context) else {
+    let (Some(space), Some(context)) = (state.devices.space(queue.node), &state.context) else {
         return Err(Errno::ESRCH);
     };
     let mqd = &process.device.hw.asic().mqd;

@@ -92,7 +92,7 @@ fn memory<O: Os>(process: &Process<O>, args: &SvmArgs) -> Result<Range<u64>> {
     }
     let state = process.state.borrow();
     let taken = |space: &Arc<Space<O>>| space.lock().has_objects(range.start, args.size);
-    if state.spaces.each().any(|(space, _)| taken(space))
+    if state.devices.each().any(|(space, _)| taken(space))
         || TrapHandler::<O>::overlaps(range.start, args.size)
     {
         return Err(Errno::EADDRINUSE);
@@ -175,17 +175,17 @@ fn add<O: Os>(
         if growth.ranges.saturating_add(state.svm.ranges.len() as u64) > MAX_RANGES as u64 {
             return Err(Errno::ENOMEM);
         }
-        if state.spaces.is_empty() {
+        if state.devices.has_no_space() {
             return Err(Errno::EINVAL);
         }
         // The process's state is locked, so that nothing comes to be there in between.
         let taken = |space: &Space<O>| space.lock().has_objects(range.start, range.end - range.start);
-        if state.spaces.each().any(|(space, _)| taken(space)) {
+        if state.devices.each().any(|(space, _)| taken(space)) {
             return Err(Errno::EADDRINUSE);
         }
         process.device.charge_gtt(growth.bytes)?;
         // From here on buffer objects stay out.
-        for (space, _) in state.spaces.each() {
+        for (space, _) in state.devices.each() {
             if let Err(error) = space.lock().share(range) {
                 process.device.uncharge_gtt(growth.bytes);
                 return Err(error);
@@ -271,8 +271,8 @@ fn install<O: Os>(
     mirrored: &Arc<Mirrored<O>>,
     writable: bool,
 ) -> (Vec<(u64, Part<O>)>, Result<()>) {
-    let State { spaces, svm, .. } = state;
-    if spaces.is_empty() {
+    let State { devices, svm, .. } = state;
+    if devices.has_no_space() {
         return (Vec::new(), Err(Errno::EINVAL));
     }
     let parts = svm.ranges.touching(area);
@@ -283,7 +283,7 @@ fn install<O: Os>(
     let mut good = area.end;
     let mut old = svm.mapped.take(area);
     // What was mapped is in ranges, and mapping over it needs no memory for tables: it cannot fail.
-    for (space, nodes) in spaces.each() {
+    for (space, nodes) in devices.each() {
         let mut tables = space.lock();
         for (part, attributes) in &parts {
             let wanted = attributes.access.of_any(nodes) && part.start < good;
@@ -300,7 +300,7 @@ fn install<O: Os>(
     }
     if result.is_err() {
         // Spaces that had room for it have it no more either.
-        for (space, _) in spaces.each() {
+        for (space, _) in devices.each() {
             let mut tables = space.lock();
             tables.vm.unmap(good, area.end - good);
             flushed = flushed.and(space.flush(&mut tables));

@@ -3,8 +3,8 @@
 use super::{Bo, BoKind};
 use crate::errno::Result;
 use crate::os::{Os, PAGE_SIZE, SystemPages, UserPin};
+use crate::process_device::ProcessDevices;
 use crate::space::map_backing;
-use crate::spaces::Spaces;
 use crate::vm::Vm;
 
 impl<O: Os> Bo<O> {
@@ -13,9 +13,9 @@ impl<O: Os> Bo<O> {
     /// # Errors
     ///
     /// `ETIME` when the device does not answer; all of them are cleared.
-    pub(crate) fn unmap_everywhere(&self, spaces: &Spaces<O>) -> Result<()> {
+    pub(crate) fn unmap_everywhere(&self, devices: &ProcessDevices<O>) -> Result<()> {
         let mut result = Ok(());
-        for (space, _) in spaces.each().filter(|(_, nodes)| self.mapped_on & nodes != 0) {
+        for (space, _) in devices.each().filter(|(_, nodes)| self.mapped_on & nodes != 0) {
             let mut tables = space.lock();
             self.unmap_from(&mut tables);
             result = result.and(space.flush(&mut tables));
@@ -28,8 +28,8 @@ impl<O: Os> Bo<O> {
     /// # Errors
     ///
     /// `ENOMEM`; a part may be mapped then.
-    pub(crate) fn map_everywhere(&self, spaces: &Spaces<O>) -> Result<()> {
-        let mut each = spaces.each().filter(|(_, nodes)| self.mapped_on & nodes != 0);
+    pub(crate) fn map_everywhere(&self, devices: &ProcessDevices<O>) -> Result<()> {
+        let mut each = devices.each().filter(|(_, nodes)| self.mapped_on & nodes != 0);
         each.try_for_each(|(space, _)| self.map_into(&mut space.lock().vm))
     }
 }

@@ -237,7 +237,7 @@ fn process_and_file_share_one_address_space() {
     let clear = GemVaArgs { operation: AMDGPU_VA_OP_CLEAR, ..map(0, VA, PAGE) };
     assert_eq!(file.va(clear), Err(Errno::EINVAL));
     file.map(handle, VA + 4 * PAGE, 0, 2 * PAGE).unwrap();
-    let root = process.state.lock().spaces.of(0).unwrap().root();
+    let root = process.state.lock().devices.space(0).unwrap().root();
     let place = walk(&bench.device.hw, root, VA + 4 * PAGE).unwrap().0;
     assert_eq!(place, file.place(handle, 0));
     // Another process does not get it, before this one is gone.

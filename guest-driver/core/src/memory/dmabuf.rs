@@ -44,7 +44,7 @@ pub(crate) fn export_dmabuf<O: Os>(process: &Process<O>, args: &mut ExportDmabuf
 pub(crate) fn import_dmabuf<O: Os>(process: &Process<O>, args: &mut ImportDmabufArgs) -> Result<()> {
     let device = &process.device;
     let node = process.nodes.named(args.gpu_id)?;
-    if !process.state.lock().spaces.has(node) {
+    if !process.state.lock().devices.has_space(node) {
         return Err(Errno::ENODEV);
     }
     let dmabuf = device.hw.os().dmabuf_get(args.dmabuf_fd as i32)?;

@@ -16,12 +16,12 @@ use crate::space::Space;
 /// an address space; `ENOMEM`, also for a bad handle.
 pub(crate) fn map_memory<O: Os>(process: &Process<O>, node: &Node, handle: u64) -> Result<()> {
     let mut state = process.state.lock();
-    if !state.spaces.has(node) {
+    if !state.devices.has_space(node) {
         return Err(Errno::ENODEV);
     }
     let id = state.bo_id(&process.nodes, handle).ok_or(Errno::ENOMEM)?;
-    let State { spaces, bos, mapped, .. } = &mut *state;
-    let (Some(space), Some(bo)) = (spaces.of(node.number), bos.get_mut(&id)) else {
+    let State { devices, bos, .. } = &mut *state;
+    let (Some(space), Some(bo)) = (devices.space(node.number), bos.get_mut(&id)) else {
         return Err(Errno::ENOMEM);
     };
     if bo.mapped_on & node.bit() != 0 {
@@ -36,7 +36,7 @@ pub(crate) fn map_memory<O: Os>(process: &Process<O>, node: &Node, handle: u64) 
     }
     let mut result = Ok(());
     // Nodes that have a space in common have what is mapped there, too.
-    if bo.mapped_on & spaces.nodes_of(space) == 0 {
+    if bo.mapped_on & devices.nodes_of(space) == 0 {
         let mut tables = space.lock();
         Space::claim(&mut tables, va, size)?;
         let written = bo.map_into(&mut tables.vm);
@@ -48,7 +48,7 @@ pub(crate) fn map_memory<O: Os>(process: &Process<O>, node: &Node, handle: u64) 
         written.map_err(|error| result.err().unwrap_or(error))?;
     }
     bo.mapped_on |= node.bit();
-    mapped.insert((node.number, va), id);
+    devices.part_mut(node.number)?.mapped.insert(va, id);
     process.device.trace(process.pasid, DriverEvent::Mapped { address: va, size });
     result
 }
@@ -62,16 +62,16 @@ pub(crate) fn unmap_memory<O: Os>(process: &Process<O>, node: &Node, handle: u64
     let mut state = process.state.lock();
     let id = state.bo_id(&process.nodes, handle).ok_or(Errno::EINVAL)?;
     let used = state.is_used_on(node, id);
-    let State { spaces, bos, mapped, .. } = &mut *state;
-    let Some(bo) = bos.get_mut(&id).filter(|_| !spaces.is_empty()) else { return Err(Errno::EINVAL) };
+    let State { devices, bos, .. } = &mut *state;
+    let Some(bo) = bos.get_mut(&id).filter(|_| !devices.has_no_space()) else { return Err(Errno::EINVAL) };
     if bo.mapped_on & node.bit() == 0 {
         return Ok(());
     }
     if used {
         return Err(Errno::EBUSY);
     }
-    let space = spaces.of(node.number).ok_or(Errno::EINVAL)?;
-    if bo.mapped_on & spaces.nodes_of(space) == node.bit() {
+    let space = devices.space(node.number).ok_or(Errno::EINVAL)?;
+    if bo.mapped_on & devices.nodes_of(space) == node.bit() {
         process.device.hw.os().memory_unmapped(bo.va, bo.size);
         let mut tables = space.lock();
         bo.unmap_from(&mut tables);
@@ -80,7 +80,7 @@ pub(crate) fn unmap_memory<O: Os>(process: &Process<O>, node: &Node, handle: u64
         Space::release(&mut tables, bo.va);
     }
     bo.mapped_on &= !node.bit();
-    mapped.remove(&(node.number, bo.va));
+    devices.part_mut(node.number)?.mapped.remove(&bo.va);
     let (address, size) = (bo.va, bo.size);
     process.device.trace(process.pasid, DriverEvent::Unmapped { address, size });
     Ok(())

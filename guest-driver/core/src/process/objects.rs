@@ -52,7 +52,7 @@ impl<O: Os> State<O> {
             BoKind::System(memory) => Memory::System(memory.clone()),
             _ => return Ok((id, 0)),
         };
-        let acquired = self.spaces.get(bo.node).ok_or(Errno::ENODEV)?;
+        let acquired = self.devices.get(bo.node).ok_or(Errno::ENODEV)?;
         let gem = device.hw.os().gem_create(&acquired.file, Object::of_kfd(device, memory)?)?;
         let offset = crate::os::Gem::mmap_offset(&gem);
         bo.gem = Some(gem);
@@ -67,7 +67,7 @@ impl<O: Os> State<O> {
     ///
     /// None that can happen: there are some for each.
     pub(crate) fn doorbells_of(&mut self, node: &Node) -> Result<&mut Doorbells> {
-        self.doorbells.get_mut(node.number as usize).ok_or(Errno::EINVAL)
+        Ok(&mut self.devices.part_mut(node.number)?.doorbells)
     }
 
     /// The doorbell of a queue, as MQDs and MES frames count it.
@@ -76,14 +76,13 @@ impl<O: Os> State<O> {
     ///
     /// As [`State::doorbells_of`].
     pub(crate) fn doorbell_of(&self, queue: &Queue<O>) -> Result<DoorbellIndex> {
-        let doorbells = self.doorbells.get(queue.node as usize).ok_or(Errno::EINVAL)?;
-        Ok(doorbells.index(queue.doorbell))
+        Ok(self.devices.part(queue.node)?.doorbells.index(queue.doorbell))
     }
 
     /// The buffer object that is mapped for a node at exactly this range (`kfd_queue_buffer_get`).
     pub(crate) fn queue_buffer(&self, node: &Node, address: u64, size: u64) -> Result<u32> {
         let page = address & !(PAGE_SIZE - 1);
-        let id = *self.mapped.get(&(node.number, page)).ok_or(Errno::EINVAL)?;
+        let id = *self.devices.part(node.number)?.mapped.get(&page).ok_or(Errno::EINVAL)?;
         let bo = self.bos.get(&id).ok_or(Errno::EINVAL)?;
         let exact = size < PAGE_SIZE || bo.size == size & !(PAGE_SIZE - 1);
         let memory = !matches!(bo.kind, BoKind::Doorbell(_) | BoKind::MmioRemap(_));

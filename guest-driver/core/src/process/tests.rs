@@ -73,7 +73,7 @@ fn doorbells_and_the_page_of_flushes_are_mapped_where_the_device_finds_its_own_a
         bench.memory(&process, flushes, PAGE_SIZE, AllocFlags::MMIO_REMAP | flags),
     ];
     let entry = |va: u64| {
-        let root = process.state.lock().spaces.of(0).unwrap().root();
+        let root = process.state.lock().devices.space(0).unwrap().root();
         walk(&bench.device.hw, root, va)
     };
     let slice = OWN_DOORBELLS + process.doorbell_offset(process.nodes.first());

@@ -90,7 +90,7 @@ pub(super) fn changed<O: Os>(process: &Arc<Process<O>>, change: &Change) {
 /// have work in the same address space.
 fn block<O: Os>(process: &Process<O>, state: &mut State<O>, parts: &[Range<u64>]) {
     let mut flushed = Ok(());
-    for (space, _) in state.spaces.each() {
+    for (space, _) in state.devices.each() {
         let mut tables = space.lock();
         for part in parts {
             tables.vm.block(part.start, part.end - part.start);
@@ -118,10 +118,10 @@ fn cut<O: Os>(
         // As amdkfd: who frees a buffer that a queue needs has no queues any more.
         queue_manager::evict_queues(process, state);
     }
-    let State { spaces, svm, .. } = &mut **state;
+    let State { devices, svm, .. } = &mut **state;
     let mut gone = svm.mapped.take(range);
     let mut flushed = Ok(());
-    for (space, _) in spaces.each() {
+    for (space, _) in devices.each() {
         let mut tables = space.lock();
         for (start, part) in &gone {
             tables.vm.unmap(*start, part.end - start);

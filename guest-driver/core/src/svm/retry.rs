@@ -114,7 +114,7 @@ fn refuse_page<O: Os>(process: &Process<O>, node: &Node, va: u64) {
     let refused = process.device.hw.asic().retry.map(|retry| retry.refused).filter(|_| va < USER_END);
     let result = refused.ok_or(Errno::EFAULT).and_then(|entry| {
         let state = process.state.borrow();
-        let space = state.spaces.of(node.number).ok_or(Errno::ESRCH)?;
+        let space = state.devices.space(node.number).ok_or(Errno::ESRCH)?;
         let mut tables = space.lock();
         tables.vm.map_small(va, 0, PAGE_SIZE, entry)?;
         space.flush(&mut tables)

@@ -52,7 +52,7 @@ fn access(bench: &Bench) -> SvmAttribute {
 
 /// Physical address and entry of a page of a process.
 fn page(bench: &Bench, process: &Process<FakeOs>, va: u64) -> Option<(u64, u64)> {
-    let root = process.state.lock().spaces.of(0).unwrap().root();
+    let root = process.state.lock().devices.space(0).unwrap().root();
     walk(&bench.device.hw, root, va)
 }
 
@@ -443,7 +443,7 @@ fn tables_that_find_no_memory_fail_new_ranges_and_no_old_ones() {
 fn buffer_objects_and_shared_memory_of_an_address_space_keep_out_of_each_others_way() {
     let bench = Bench::new();
     let process = bench.process(1);
-    let space = process.state.lock().spaces.of(0).cloned().unwrap();
+    let space = process.state.lock().devices.space(0).cloned().unwrap();
     let claim = |va: u64, len: u64| Space::claim(&mut space.lock(), va, len);
     set(&process, VA, 4 * PAGE, &[access(&bench)]).unwrap();
     set(&process, VA + 2 * PAGE, 4 * PAGE, &[access(&bench)]).unwrap();

@@ -35,7 +35,7 @@ fn close(bench: &Bench, fd: i32) {
 
 /// Place that a process's page tables lead to.
 fn place(bench: &Bench, process: &Process<FakeOs>, va: u64) -> Option<(u64, u64)> {
-    let root = process.state.lock().spaces.of(0).unwrap().root();
+    let root = process.state.lock().devices.space(0).unwrap().root();
     walk(&bench.device.hw, root, va)
 }
 
