@@ -126,6 +126,7 @@ fn make() -> Result<&'static Gpu, i32> {
     let _writes = file_limit::Writes::begin();
     register();
     notice::start_log();
+    crate::clock::find();
     let started = Instant::now();
     let notifier = unmapped::Notifier::new();
     let bell = doorbells::Trap::new();

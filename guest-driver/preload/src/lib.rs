@@ -30,6 +30,7 @@
 //!    holds its locks with signals blocked alone.
 //! 2. Allocations of this library come from an allocator of its own (`alloc.rs`), never from the program's.
 //! 3. Calls that the driver and the device make of the C library are not for this library: `inside.rs` tells them apart.
+//!    Their clocks are the kernel's, also where the program's are not: `clock.rs`.
 //! 4. Before the program opens the GPU, nothing is done but to note some variables of the environment; nothing is left
 //!    behind when it ends, however it ends.
 
@@ -41,6 +42,7 @@
 mod alloc;
 mod bridge;
 mod card;
+mod clock;
 mod code_objects;
 mod companion;
 mod cwd;
