@@ -108,16 +108,12 @@ fn choices(root: &Path) -> Result<Vec<String>> {
     Ok(findings)
 }
 
-/// Folders whose comments are not in plain words yet; none may be added.
-const NOT_PLAIN_YET: &[&str] = &["guest-driver/core"];
-
 /// Comments say which part does what.
 fn words(root: &Path) -> Result<Vec<String>> {
     let mut findings = Vec::new();
     for path in tracked(root)?.into_iter().filter(|path| path.extension().is_some_and(|ext| ext == "rs")) {
         let Ok(text) = fs::read_to_string(root.join(&path)) else { continue };
-        let exempt = NOT_PLAIN_YET.iter().any(|folder| path.starts_with(folder));
-        if !exempt && !text.contains("@generated") {
+        if !text.contains("@generated") {
             findings.extend(prose::findings(&path.to_string_lossy(), &text));
         }
     }
