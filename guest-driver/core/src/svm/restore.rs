@@ -12,6 +12,7 @@ use crate::os::{Change, LogLevel, Os, PAGE_SIZE, WorkItem as _};
 use crate::process::{Locked, Phase, Process, State};
 use crate::queue_manager;
 use crate::ranges::Part;
+use crate::svm::retry;
 
 /// Time that queues rest before their memory is mapped anew (`AMDGPU_SVM_RANGE_RESTORE_DELAY_MS`).
 pub(crate) const RESTORE_DELAY_US: u64 = 1000;
@@ -49,8 +50,12 @@ pub(super) fn changed<O: Os>(process: &Arc<Process<O>>, change: &Change) {
                 if stale.is_empty() {
                     return;
                 }
-                quiesce(process, &mut state);
-                if held {
+                // Waves that may wait for these pages do so by themselves, and their queues go on.
+                let wait = stale.iter().all(|part| retry::waits(&state, part));
+                if !wait {
+                    quiesce(process, &mut state);
+                }
+                if wait || held {
                     block(process, &mut state, &stale);
                 }
                 drop(state);
@@ -86,8 +91,8 @@ pub(super) fn changed<O: Os>(process: &Arc<Process<O>>, change: &Change) {
     }
 }
 
-/// Takes pages from the GPU until they are mapped anew: no queue of the process runs, but a file of the render node may
-/// have work in the same address space.
+/// Takes pages from the GPU until they are mapped anew: waves wait for them, or no queue of the process runs, but a file
+/// of the render node may have work in the same address space.
 fn block<O: Os>(process: &Process<O>, state: &mut State<O>, parts: &[Range<u64>]) {
     let mut flushed = Ok(());
     for (space, _) in state.devices.each() {

@@ -14,7 +14,7 @@ use belfry_abi::kfd::svm::{KFD_IOCTL_SVM_FLAG_GPU_ALWAYS_MAPPED, KFD_IOCTL_SVM_O
 use crate::errno::{Errno, Result};
 use crate::node::Node;
 use crate::os::{Os, PAGE_SIZE};
-use crate::process::{Phase, Process};
+use crate::process::{Phase, Process, State};
 use crate::ranges::{Access, Wanted};
 
 /// Most that is mapped for one fault, as a power of two of pages.
@@ -48,7 +48,11 @@ pub(crate) fn set_xnack_mode<O: Os>(process: &Process<O>, mode: i32) -> Result<i
 
 /// Returns whether waves may wait for the pages of a range: it need not be mapped before.
 pub(super) fn may_wait<O: Os>(process: &Process<O>, range: &Range<u64>) -> bool {
-    let state = process.state.borrow();
+    waits(&process.state.borrow(), range)
+}
+
+/// Returns true if waves of a process may wait for the pages of a range.
+pub(super) fn waits<O: Os>(state: &State<O>, range: &Range<u64>) -> bool {
     state.xnack
         && !state.svm.ranges.touching(range).any(|(_, one)| {
             one.attributes.access.in_place != 0

@@ -31,6 +31,34 @@ fn pages_that_are_about_to_change_leave_the_gpu_before_and_come_back_after() {
     assert!(trace.iter().all(|what| !what.contains("under a lock")), "{trace:?}");
 }
 
+/// `svm_range_evict` unmaps such pages from the GPU and stops no queue.
+#[test]
+fn queues_go_on_while_pages_change_that_their_waves_may_wait_for() {
+    let always = attribute(KFD_IOCTL_SVM_ATTR_SET_FLAGS, KFD_IOCTL_SVM_FLAG_GPU_ALWAYS_MAPPED);
+    for (held, always, steps) in [
+        (false, None, vec!["add"]),
+        (true, None, vec!["add"]),
+        (false, Some(always), vec!["add", "remove", "add"]),
+        (true, Some(always), vec!["add", "remove", "add"]),
+    ] {
+        let bench = Bench::new();
+        let (process, ..) = with_queue(&bench);
+        let list: Vec<_> = [access(&bench)].into_iter().chain(always).collect();
+        set(&process, VA, 2 * PAGE, &list).unwrap();
+        process.state.lock().xnack = true;
+        let before = page(&bench, &process, VA);
+        assert!(before.is_some());
+        tell_change(&bench, &Change { start: VA, end: VA + PAGE, unmapped: false, held });
+        let gone = page(&bench, &process, VA).is_none();
+        assert!(gone || always.is_some() && !held, "held {held}");
+        assert_eq!(bench.os().run_work(), 1);
+        assert_eq!(page(&bench, &process, VA), before);
+        assert_eq!(queue_steps(&bench), steps, "held {held}");
+        let trace = lock(&bench.os().trace).clone();
+        assert!(trace.iter().all(|what| !what.contains("under a lock")), "{trace:?}");
+    }
+}
+
 #[test]
 fn pages_that_are_about_to_go_leave_the_gpu_and_the_ranges_and_their_mirrors_go_later() {
     let bench = Bench::new();
