@@ -1,4 +1,4 @@
-//! Names the build: code that the engine has compiled is for the build that made it alone (`src/tier1/kept.rs`).
+//! Names the build: code that the engine has compiled is for the build that made it alone (`src/tier1/x86/kept.rs`).
 //!
 //! The name is a hash of this package's sources, the versions of everything else, the compiler and its options. A
 //! change of any of these may change the code, or the layout of the data that it reads.

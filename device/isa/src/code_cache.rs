@@ -32,12 +32,12 @@ use once::Once;
 
 use crate::code_store::KeptCode;
 use crate::exec::di::{Di, Role};
-use crate::exec::exceptions::WATCHED;
+use crate::exec::form::Form;
+use crate::exec::vector::exceptions::WATCHED;
 use crate::exec::{CodeTimes, FaultCause};
 use crate::inst::Arch;
 use crate::lanes::{Backend, BackendKind, Tier};
 use crate::mem::{Apertures, Global};
-use crate::tier1::form::Form;
 use crate::tier1::{Compiled, HOT, INSTRUCTIONS_OF_A_USE, LARGE, MAX_ELEMENTS};
 
 /// Most code one region takes in.

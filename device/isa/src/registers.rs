@@ -10,8 +10,8 @@ mod name;
 
 use core::ops::Range;
 
-use crate::exec::control::message;
-use crate::exec::dot::Card;
+use crate::exec::scalar::control::message;
+use crate::exec::vector::dot::Card;
 use crate::inst::Arch;
 use name::ScalarName;
 

@@ -4,8 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::exec::barrier::BARRIERS;
-use crate::exec::resume::PartlyDone;
+use crate::exec::waves::barrier::BARRIERS;
+use crate::exec::waves::resume::PartlyDone;
 use crate::inst::{Arch, WaveSize};
 use crate::registers::{MAX_VGPR_BLOCKS, slot};
 use crate::trap::TrapHandler;

@@ -4,8 +4,8 @@ mod alter;
 mod show;
 mod start;
 
-use crate::exec::barrier::BARRIERS;
-use crate::exec::resume::PartlyDone;
+use crate::exec::waves::barrier::BARRIERS;
+use crate::exec::waves::resume::PartlyDone;
 use crate::inst::{Arch, FloatConst, WaveSize};
 pub use crate::registers::{MAX_ALLOCATION, MAX_VGPR_BLOCKS, MAX_VGPRS, VGPR_BLOCK};
 use crate::registers::{RegisterFile, slot};
@@ -203,11 +203,11 @@ pub struct Wave {
     pub(crate) handler: TrapHandler,
     /// Progress of instructions that faulted: one of the program, and one of its trap handler.
     pub(crate) partly_done: [PartlyDone; 2],
-    /// Accesses of LDS since the last barrier, as bits (`exec/ds/order.rs`).
+    /// Accesses of LDS since the last barrier, as bits (`exec/memory/ds/order.rs`).
     pub(crate) lds_order: u8,
     /// Address of the last `s_barrier`, `s_barrier_wait` or `s_trap`.
     pub(crate) stopped_at: u64,
-    /// Completions of each split barrier that it has waited for; see `exec/barrier.rs`.
+    /// Completions of each split barrier that it has waited for; see `exec/waves/barrier.rs`.
     pub(crate) barriers_taken: [u32; BARRIERS],
     /// The split barrier that it waits at.
     pub(crate) waits_at: Option<u8>,

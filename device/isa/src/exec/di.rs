@@ -2,9 +2,9 @@
 
 #![expect(unsafe_code, reason = "one handler calls another")]
 
-use super::round::Round;
-use super::succession::Succession;
 use super::{FaultCause, Lds, Stop};
+use crate::exec::waves::round::Round;
+use crate::exec::waves::succession::Succession;
 use crate::inst::Op;
 use crate::mem::{Access, Apertures, Fault, FaultKind, Global};
 use crate::wave::Wave;

@@ -20,18 +20,18 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::OnceLock;
 
 use super::FaultCause;
-use super::control;
 use super::di::{Di, Handler, Role, Source};
-use super::exceptions;
 use super::properties::{Family, properties};
 use crate::code_cache::{Key, MAX_REGION_BYTES, Region};
 use crate::decode::{decode_for, unreadable};
 use crate::disasm::Disassembly;
+use crate::exec::form::{Form, When};
+use crate::exec::scalar::control;
+use crate::exec::vector::exceptions;
 use crate::inst::{Arch, Format, Inst, Operand, WaveSize};
 use crate::lanes::{Backend, BackendKind};
 use crate::mem::{Apertures, Global};
 use crate::registers::RegisterFile;
-use crate::tier1::form::{Form, When};
 use crate::trap::EXCP_EN;
 
 /// An operation or operand the engine has no semantics for.

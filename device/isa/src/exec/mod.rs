@@ -8,95 +8,32 @@ use crate::inst::Op;
 use crate::mem::{Apertures, Fault, Mmu, Tlb};
 use crate::wave::Wave;
 
-pub(crate) mod atomic;
-pub(crate) mod barrier;
-mod buffer;
-mod buffer_format;
-mod carry;
-mod carry_clamp;
-mod circle;
-mod class;
-pub(crate) mod cmp;
-pub(crate) mod control;
-mod coverage;
-mod cvt;
-mod defined;
 pub(crate) mod di;
-mod dispatch;
-pub(crate) mod dot;
-mod double_roots;
-pub(crate) mod dpp;
-pub(crate) mod ds;
-mod ds_exchange;
-pub(crate) mod dynamic;
-pub(crate) mod exceptions;
-pub(crate) mod exec_mask;
-mod flat;
-mod float;
-mod gws;
-pub(crate) mod hwreg;
-pub(crate) mod index;
-pub(crate) mod lane;
-mod lds;
-mod logarithm;
+pub(crate) mod form;
 pub(crate) mod lower;
-mod many;
-mod mfma;
-mod movrel;
-mod mubuf;
-mod observe;
-mod op;
-mod pending;
-pub(crate) mod power;
-mod probe;
-mod profile;
+mod matrix;
+pub(crate) mod memory;
 pub(crate) mod properties;
-mod qsad;
-pub(crate) mod reciprocal;
-pub(crate) mod resume;
-pub(crate) mod root;
-pub(crate) mod round;
-mod rounded;
-mod sdwa;
-mod shared;
-mod sixteen;
-mod small;
-mod smem;
-mod smem_write;
-mod soft;
-mod sop;
-pub(crate) mod succession;
+pub(crate) mod scalar;
 #[cfg(test)]
 mod tests;
-mod tile;
-mod tile_integer;
-mod touches;
-mod trans;
-mod turns;
-pub(crate) mod vop3p;
-mod vop_clamp;
-mod vop_f16;
-mod vop_f32;
-mod vop_f64;
-mod vop_half_count;
-mod vop_int;
-mod wmma;
-mod wmma_exact;
-mod wmma_spread;
+mod tools;
+pub(crate) mod vector;
+pub(crate) mod waves;
 
 pub use crate::tier1::Touched;
-pub use barrier::Barriers;
-pub use class::{Class, ends_block, private_bytes, scalar_bytes};
-pub use coverage::{Coverage, coverage, supports};
-pub use defined::{Defined, Undefined, Use};
-pub use gws::{GWS_RESOURCES, GwsOp, GwsRequest};
-pub use lds::{Lds, MAX_LDS_SIZE};
-pub use observe::{Change, Observer, Step};
-pub use pending::{Hazard, Pending};
-pub use probe::{About, Probe};
-pub use profile::{CodeTimes, Profile};
-pub use succession::{Followed, Follower, Following};
-pub use touches::{Place, Touch};
+pub use tools::class::{Class, ends_block, private_bytes, scalar_bytes};
+pub use tools::coverage::{Coverage, coverage, supports};
+pub use tools::defined::{Defined, Undefined, Use};
+pub use tools::observe::{Change, Observer, Step};
+pub use tools::pending::{Hazard, Pending};
+pub use tools::probe::{About, Probe};
+pub use tools::profile::{CodeTimes, Profile};
+pub use tools::touches::{Place, Touch};
+pub use waves::barrier::Barriers;
+pub use waves::gws::{GWS_RESOURCES, GwsOp, GwsRequest};
+pub use waves::lds::{Lds, MAX_LDS_SIZE};
+pub use waves::succession::{Followed, Follower, Following};
 
 /// Surroundings of a wave that runs: one per worker thread, put together for each call of [`run`].
 pub struct Env<'a> {
@@ -138,7 +75,7 @@ pub enum Stop {
     Sleep,
     /// The budget is used up.
     Budget,
-    /// The next instruction is for the wave's next turn (`exec/ds/order.rs`).
+    /// The next instruction is for the wave's next turn (`exec/memory/ds/order.rs`).
     Turn,
     /// `s_sendmsg`: for the driver (`MSG_INTERRUPT`), the stall or trap machinery.
     Message {
@@ -254,7 +191,7 @@ pub fn ticks() -> u64 {
 
 /// Runs `wave` until it stops or has executed about `budget` instructions (checked at taken branches).
 pub fn run(wave: &mut Wave, env: &mut Env<'_>, budget: u64) -> Stop {
-    dispatch::run(wave, env, budget)
+    waves::dispatch::run(wave, env, budget)
 }
 
 /// Source of the waves that run in the storage of one that has ended.
@@ -279,7 +216,7 @@ pub trait Next {
 /// Runs `wave`, and then others in its storage for as long as each has ended and `next` makes another: as [`run`]
 /// would run each with its budget, without repeating the work that is common to all of them.
 pub fn run_many(wave: &mut Wave, env: &mut Env<'_>, budget: u64, next: &mut impl Next) -> Stop {
-    many::run_many(wave, env, budget, next)
+    waves::many::run_many(wave, env, budget, next)
 }
 
 /// End of a wave's turn after which the turn of another wave usually follows.
@@ -355,12 +292,12 @@ pub fn run_in_turns(
     first: Go,
     next: &mut NextTurn<'_>,
 ) -> Option<Stopped> {
-    turns::run_in_turns(waves, env, first, next)
+    waves::turns::run_in_turns(waves, env, first, next)
 }
 
 /// As [`run`], and counts the operations executed in `profile`.
 pub fn run_profiled(wave: &mut Wave, env: &mut Env<'_>, budget: u64, profile: &mut Profile) -> Stop {
-    dispatch::run_profiled(wave, env, budget, profile)
+    waves::dispatch::run_profiled(wave, env, budget, profile)
 }
 
 /// As [`run`], but stops after exactly `budget` instructions, at any of them, and shows each to `observer`.
@@ -372,25 +309,25 @@ pub fn run_stepped(
     budget: u64,
     observer: Option<&mut dyn Observer>,
 ) -> Stop {
-    dispatch::run_stepped(wave, env, budget, observer)
+    waves::dispatch::run_stepped(wave, env, budget, observer)
 }
 
 /// As [`run`], but stops after exactly `budget` instructions, and tells `probe` of each before it is executed.
 ///
 /// Many times slower than [`run`].
 pub fn run_probed(wave: &mut Wave, env: &mut Env<'_>, budget: u64, probe: &mut dyn Probe) -> Stop {
-    dispatch::run_probed(wave, env, budget, probe)
+    waves::dispatch::run_probed(wave, env, budget, probe)
 }
 
 /// Returns the accesses of memory that waves share which the wave's next instruction is about to make; none if it
 /// cannot be fetched.
 pub fn touches(wave: &mut Wave, env: &mut Env<'_>) -> Vec<Touch> {
-    dispatch::touches(wave, env)
+    waves::dispatch::touches(wave, env)
 }
 
 /// Executes the one instruction that the wave is at, and shows it to `observer`: [`Stop::Budget`] when the next one may follow.
 ///
 /// Unlike for [`run_stepped`], waits and hints are instructions, and the program counter is that of the very next one.
 pub fn step(wave: &mut Wave, env: &mut Env<'_>, observer: Option<&mut dyn Observer>) -> Stop {
-    dispatch::step(wave, env, observer)
+    waves::dispatch::step(wave, env, observer)
 }

@@ -13,11 +13,15 @@ mod synonyms;
 mod tests;
 mod vector;
 
-use super::atomic::Function;
-use super::ds::narrow::Narrow;
-use super::exceptions::Rule;
-use super::op::Entry;
-use super::{cmp, ds, ds_exchange, exec_mask, mubuf};
+use crate::exec::memory::atomic::Function;
+use crate::exec::memory::ds::narrow::Narrow;
+use crate::exec::vector::exceptions::Rule;
+use crate::exec::vector::op::Entry;
+use crate::exec::{
+    memory::{ds, ds_exchange, mubuf},
+    scalar::exec_mask,
+    vector::cmp,
+};
 use crate::inst::Op;
 use crate::lanes::BackendKind;
 

@@ -1,9 +1,12 @@
 //! Every operation of the tables: each backend's lanes against the scalar definition, over a lattice of edge cases.
 
-use super::cmp::Operands;
+use super::Lds;
 use super::di::{Di, Handler, Kind, Machine, Source};
-use super::op::{Entry, Format};
-use super::{Lds, cvt, dot, qsad, trans, vop_clamp, vop_f16, vop_f32, vop_f64, vop_half_count, vop_int};
+use crate::exec::vector::cmp::Operands;
+use crate::exec::vector::op::{Entry, Format};
+use crate::exec::vector::{
+    cvt, dot, qsad, trans, vop_clamp, vop_f16, vop_f32, vop_f64, vop_half_count, vop_int,
+};
 use crate::inst::Op;
 use crate::lanes::{Backend, BackendKind};
 use crate::mem::{Access, Apertures, Fault, FaultKind, Global, Mapping, Mmu, Tlb};
@@ -106,7 +109,7 @@ pub(super) fn call(handler: Handler, wave: &mut Wave, di: &Di) {
         refetch: false,
         forgets_ended: false,
         wrote_more: false,
-        round: super::round::Round::NONE,
+        round: crate::exec::waves::round::Round::NONE,
         succession: core::ptr::null_mut(),
     };
     // SAFETY: the handler came from a `Backend`.
@@ -208,7 +211,7 @@ fn check_uniform(op: Op, entry: &Entry, kind: BackendKind) {
 fn pairs_read_before_they_write() {
     for backend in Backend::all() {
         let kind = backend.kind();
-        let handler = super::op::dual_pair::<vop_f32::V_FMAC_F32, vop_f32::V_FMAC_F32>(kind);
+        let handler = crate::exec::vector::op::dual_pair::<vop_f32::V_FMAC_F32, vop_f32::V_FMAC_F32>(kind);
         let entry = vop_f32::entry(Op::V_FMAC_F32, kind).expect("it is in the table");
         let mut wave = Wave::new(&WaveInit::default());
         for values in combinations(&entry).chunks(32) {
@@ -286,7 +289,7 @@ fn comparisons_by_lanes_equal_the_scalar_definition() {
     for backend in Backend::all() {
         for operands in [Operands::U32, Operands::I32, Operands::F32] {
             for outcomes in 0..16 {
-                let comparison = super::cmp::entry(operands, outcomes, backend.kind());
+                let comparison = crate::exec::vector::cmp::entry(operands, outcomes, backend.kind());
                 for pairs in pairs.chunks(32) {
                     let mut wave = Wave::new(&WaveInit::default());
                     for (lane, pair) in (0_u32..).zip(pairs) {
@@ -317,7 +320,8 @@ fn comparisons_by_lanes_equal_the_scalar_definition() {
 /// The steps that compilers divide by give the correctly rounded quotient for all operands.
 #[test]
 fn division_by_scale_fmas_fixup_is_exact() {
-    let step = |name: Op| super::carry::entry(name, BackendKind::Portable).map(|entry| entry.handler);
+    let step =
+        |name: Op| crate::exec::vector::carry::entry(name, BackendKind::Portable).map(|entry| entry.handler);
     let (Some(scale), Some(fmas)) = (step(Op::V_DIV_SCALE_F32), step(Op::V_DIV_FMAS_F32)) else {
         panic!("no division")
     };
@@ -331,17 +335,17 @@ fn division_by_scale_fmas_fixup_is_exact() {
     let vcc = crate::registers::slot::VCC as u32;
     for &n in &EDGES32 {
         for &d in &EDGES32 {
-            let fma = super::float::single::fma;
+            let fma = crate::exec::vector::float::single::fma;
             wave.v.set_lane(0, 0, n);
             wave.v.set_lane(1, 0, d);
             run(&mut wave, scale, 2, 254, 254, [1, 1, 0]);
             run(&mut wave, scale, 3, vcc, 254, [0, 1, 0]);
             let (scaled_d, scaled_n) = (wave.v.lane(2, 0), wave.v.lane(3, 0));
             let negative = scaled_d ^ 0x8000_0000;
-            let mut reciprocal = super::reciprocal::reciprocal(scaled_d);
+            let mut reciprocal = crate::exec::vector::reciprocal::reciprocal(scaled_d);
             let error = fma(negative, reciprocal, 0x3f80_0000);
             reciprocal = fma(error, reciprocal, reciprocal);
-            let mut quotient = super::float::single::binary(scaled_n, reciprocal, |a, b| a * b);
+            let mut quotient = crate::exec::vector::float::single::binary(scaled_n, reciprocal, |a, b| a * b);
             let rest = fma(negative, quotient, scaled_n);
             quotient = fma(rest, reciprocal, quotient);
             let rest = fma(negative, quotient, scaled_n);
@@ -349,7 +353,7 @@ fn division_by_scale_fmas_fixup_is_exact() {
                 wave.v.set_lane(register, 0, value);
             }
             run(&mut wave, fmas, 7, 254, vcc, [4, 5, 6]);
-            let result = super::float::single::div_fixup(wave.v.lane(7, 0), d, n);
+            let result = crate::exec::vector::float::single::div_fixup(wave.v.lane(7, 0), d, n);
             let expected = f32::from_bits(n) / f32::from_bits(d);
             let denormal = expected != 0.0 && expected.abs() < f32::MIN_POSITIVE;
             let close = result.abs_diff(expected.to_bits()) <= u32::from(denormal);

@@ -7,96 +7,25 @@
 //!
 //! There are two back ends, for x86-64 with AVX-512 and with AVX2. Other hosts stay in tier 0.
 
-pub(crate) mod form;
-
 #[cfg(target_arch = "x86_64")]
-mod affine;
-#[cfg(target_arch = "x86_64")]
-mod alike;
-#[cfg(target_arch = "x86_64")]
-mod asm;
-#[cfg(target_arch = "x86_64")]
-mod atomic;
-#[cfg(target_arch = "x86_64")]
-mod avx2;
-#[cfg(target_arch = "x86_64")]
-mod body;
-#[cfg(target_arch = "x86_64")]
-mod code;
-#[cfg(target_arch = "x86_64")]
-mod code_memory;
-#[cfg(target_arch = "x86_64")]
-mod compile;
-#[cfg(target_arch = "x86_64")]
-mod covered;
-#[cfg(target_arch = "x86_64")]
-mod curves;
-#[cfg(target_arch = "x86_64")]
-mod elements;
-#[cfg(target_arch = "x86_64")]
-mod encoding;
-#[cfg(target_arch = "x86_64")]
-mod guess;
-#[cfg(target_arch = "x86_64")]
-mod half;
-#[cfg(target_arch = "x86_64")]
-mod kept;
-#[cfg(target_arch = "x86_64")]
-mod known;
-#[cfg(target_arch = "x86_64")]
-mod lanes;
-#[cfg(target_arch = "x86_64")]
-mod lds;
-#[cfg(target_arch = "x86_64")]
-mod masks;
-#[cfg(target_arch = "x86_64")]
-mod memory;
+mod analysis;
 #[cfg(not(target_arch = "x86_64"))]
 mod none;
 #[cfg(target_arch = "x86_64")]
-mod permute;
-#[cfg(target_arch = "x86_64")]
-mod picks;
-#[cfg(target_arch = "x86_64")]
-mod polynomials;
-#[cfg(target_arch = "x86_64")]
-mod reciprocals;
-mod rows;
-#[cfg(target_arch = "x86_64")]
-mod run;
-#[cfg(target_arch = "x86_64")]
-mod run_loads;
-#[cfg(target_arch = "x86_64")]
-mod runs;
-#[cfg(target_arch = "x86_64")]
-mod scalar;
-#[cfg(target_arch = "x86_64")]
-mod sixteens;
-#[cfg(target_arch = "x86_64")]
-mod smem;
-#[cfg(target_arch = "x86_64")]
-mod template;
-#[cfg(all(test, target_arch = "x86_64"))]
-mod tests;
-#[cfg(target_arch = "x86_64")]
-mod times;
-#[cfg(target_arch = "x86_64")]
-mod touched;
-#[cfg(target_arch = "x86_64")]
-mod wanted;
+mod x86;
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) use analysis::touched::LINE;
+#[cfg(target_arch = "x86_64")]
+pub use analysis::touched::Touched;
 #[cfg(not(target_arch = "x86_64"))]
 pub use none::Touched;
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) use none::{Compiled, EntryPoint, LINE, ticks};
 #[cfg(target_arch = "x86_64")]
-pub(crate) use run::{Compiled, EntryPoint};
+pub(crate) use x86::run::{Compiled, EntryPoint};
 #[cfg(target_arch = "x86_64")]
-pub(crate) use times::ticks;
-#[cfg(target_arch = "x86_64")]
-pub(crate) use touched::LINE;
-#[cfg(target_arch = "x86_64")]
-pub use touched::Touched;
+pub(crate) use x86::times::ticks;
 
 /// Uses of a region, and hundreds of instructions executed in it, after which it is compiled.
 pub(crate) const HOT: u32 = 48;

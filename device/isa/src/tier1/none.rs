@@ -2,10 +2,10 @@
 
 #![expect(unsafe_code, reason = "as where there is code to run")]
 
-use super::form::Form;
 use crate::code_cache::Region;
 use crate::exec::CodeTimes;
 use crate::exec::di::{Di, Flow, Machine, Role};
+use crate::exec::form::Form;
 use crate::lanes::BackendKind;
 use crate::wave::Wave;
 

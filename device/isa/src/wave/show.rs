@@ -3,7 +3,7 @@
 use core::fmt;
 
 use super::Wave;
-use crate::exec::hwreg;
+use crate::exec::scalar::hwreg;
 use crate::registers::slot;
 
 /// A field of a register: name, first bit, bits.

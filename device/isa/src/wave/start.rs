@@ -3,8 +3,8 @@
 use core::ops::Range;
 
 use super::{Wave, WaveInit, ZERO_ROW};
-use crate::exec::barrier::BARRIERS;
-use crate::exec::resume::PartlyDone;
+use crate::exec::waves::barrier::BARRIERS;
+use crate::exec::waves::resume::PartlyDone;
 use crate::registers::slot;
 use crate::tier1::{LINE, Touched};
 

@@ -3,8 +3,8 @@
 use super::{Di, Lowered, Lowering, Unsupported};
 use crate::disasm::Disassembly;
 use crate::exec::FaultCause;
-use crate::exec::barrier::{self, MAX_NUMBER, flag};
 use crate::exec::di::Handler;
+use crate::exec::waves::barrier::{self, MAX_NUMBER, flag};
 use crate::inst::{Inst, Op, Operand};
 
 impl Lowering {

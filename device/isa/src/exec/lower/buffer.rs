@@ -2,10 +2,10 @@
 
 use super::operand::Width;
 use super::{Di, Lowered, Lowering, Unsupported};
-use crate::exec::buffer::field;
-use crate::exec::buffer_format::unified;
 use crate::exec::di::{Kind, Source, flag};
-use crate::exec::mubuf::{self, Packing};
+use crate::exec::memory::buffer::field;
+use crate::exec::memory::buffer_format::unified;
+use crate::exec::memory::mubuf::{self, Packing};
 use crate::exec::properties::{Effect, Moves, properties};
 use crate::inst::Inst;
 

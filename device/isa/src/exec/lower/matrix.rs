@@ -4,8 +4,8 @@ use super::operand::Width;
 use super::vector::Operation;
 use super::{Di, Lowered, Lowering, Unsupported};
 use crate::exec::di::{Kind, Source};
-use crate::exec::mfma::{self, Control};
-use crate::exec::op::Format;
+use crate::exec::matrix::mfma::{self, Control};
+use crate::exec::vector::op::Format;
 use crate::inst::Operand;
 
 impl Lowering {

@@ -2,16 +2,16 @@
 
 use super::operand::Width;
 use super::{Di, Lowered, Lowering, Unsupported};
-use crate::exec::atomic::Function;
 use crate::exec::di::{Source, flag};
-use crate::exec::ds;
-use crate::exec::ds::narrow::{Half, Narrow};
-use crate::exec::flat::{self, FlatEntry, Form};
-use crate::exec::gws::{self, GwsOp};
-use crate::exec::lds;
+use crate::exec::form::Form as TierForm;
+use crate::exec::memory::atomic::Function;
+use crate::exec::memory::ds;
+use crate::exec::memory::ds::narrow::{Half, Narrow};
+use crate::exec::memory::flat::{self, FlatEntry, Form};
 use crate::exec::properties::{Effect, Moves, Space, properties};
+use crate::exec::waves::gws::{self, GwsOp};
+use crate::exec::waves::lds;
 use crate::inst::{Inst, Op, Operand};
-use crate::tier1::form::Form as TierForm;
 
 impl Lowering {
     pub(super) fn lds(&mut self, inst: &Inst, operation: ds::Operation) -> Lowered {

@@ -2,9 +2,9 @@
 
 use super::prepare::prepared_row;
 use super::{Lowering, Unsupported};
-use crate::exec::control;
 use crate::exec::di::{Kind, Source};
-use crate::exec::op::Format;
+use crate::exec::scalar::control;
+use crate::exec::vector::op::Format;
 use crate::inst::{FloatConst, Mods, Operand};
 use crate::registers::slot;
 

@@ -2,9 +2,9 @@
 
 use super::{Di, Lowering};
 use crate::exec::di::{Handler, Kind, Source};
-use crate::exec::dpp::{self, Control, bit};
+use crate::exec::form::Form;
+use crate::exec::vector::dpp::{self, Control, bit};
 use crate::inst::{Dpp, Dpp16};
-use crate::tier1::form::Form;
 use crate::wave::TEMP_ROW;
 
 impl Lowering {

@@ -5,12 +5,12 @@ use super::operand::Width;
 use super::{Di, Lowering, Unsupported};
 use crate::encoding::{Flags, Tables};
 use crate::exec::di::{Kind, Source};
-use crate::exec::index::{self, GPR_IDX_EN};
+use crate::exec::form::Form;
 use crate::exec::properties::{Family, properties};
-use crate::exec::{dpp, sdwa};
+use crate::exec::vector::index::{self, GPR_IDX_EN};
+use crate::exec::vector::{dpp, sdwa};
 use crate::inst::{Inst, Op, Operand, Sdwa};
 use crate::tables::{Place, operand_types};
-use crate::tier1::form::Form;
 use crate::wave::TEMP_ROW;
 
 /// Registers of the engine's own for each operand.

@@ -4,10 +4,10 @@ use super::operand::Width;
 use super::vector::Operation;
 use super::{Di, Lowered, Lowering, Unsupported};
 use crate::exec::di::{Handler, Kind, Source, flag};
-use crate::exec::movrel::{self, shifts};
-use crate::exec::{control, ds_exchange, qsad};
+use crate::exec::form::Form;
+use crate::exec::vector::movrel::{self, shifts};
+use crate::exec::{memory::ds_exchange, scalar::control, vector::qsad};
 use crate::inst::{Inst, Op, Operand};
-use crate::tier1::form::Form;
 use crate::wave::TEMP_ROW;
 
 impl Lowering {

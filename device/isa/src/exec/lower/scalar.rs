@@ -2,16 +2,21 @@
 
 use super::operand::Width;
 use super::{Di, Lowered, Lowering, Unsupported};
-use crate::exec::atomic::Function;
-use crate::exec::control::{self, exec_message, message};
 use crate::exec::di::{Handler, Kind, Source, flag};
-use crate::exec::ds::narrow::Narrow;
-use crate::exec::index::{self, change};
-use crate::exec::op;
+use crate::exec::form::{Form, When};
+use crate::exec::memory::atomic::Function;
+use crate::exec::memory::ds::narrow::Narrow;
 use crate::exec::properties::{Definitions, Space, meaning, properties};
-use crate::exec::{cmp, dynamic, exceptions, exec_mask, hwreg, rounded, smem, smem_write, sop};
+use crate::exec::scalar::control::{self, exec_message, message};
+use crate::exec::vector::index::{self, change};
+use crate::exec::vector::op;
+use crate::exec::{
+    memory::{smem, smem_write},
+    scalar::{exec_mask, hwreg, sop},
+    vector::{cmp, exceptions, rounded},
+    waves::dynamic,
+};
 use crate::inst::{Format, Inst, Op, Operand};
-use crate::tier1::form::{Form, When};
 
 /// `s_sendmsg` ids (`AMDGPU::SendMsg::Id`).
 const MSG_INTERRUPT: u32 = 1;

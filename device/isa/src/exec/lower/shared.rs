@@ -2,10 +2,10 @@
 
 use super::{Di, Lowered, Lowering};
 use crate::exec::di::{Role, Source};
+use crate::exec::form::Form;
 use crate::exec::properties::{Family, properties};
-use crate::exec::shared::{self, lanes};
+use crate::exec::waves::shared::{self, lanes};
 use crate::inst::{Inst, Op, Operand};
-use crate::tier1::form::Form;
 
 impl Lowering {
     /// Takes note of shared registers among those of a destination, registers `start` to before `end`.

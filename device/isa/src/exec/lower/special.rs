@@ -4,10 +4,14 @@ use super::operand::Width;
 use super::vector::Operation;
 use super::{Di, Lowered, Lowering, Unsupported};
 use crate::exec::di::{Handler, Kind, Source, flag};
-use crate::exec::op::Format;
-use crate::exec::{control, dot, lane, mfma, small, vop3p, wmma, wmma_exact, wmma_spread};
+use crate::exec::form::Form;
+use crate::exec::vector::op::Format;
+use crate::exec::{
+    matrix::{mfma, wmma, wmma_exact, wmma_spread},
+    scalar::control,
+    vector::{dot, lane, small, vop3p},
+};
 use crate::inst::{Mods, Op, Operand};
-use crate::tier1::form::Form;
 
 /// Halves that elements of factors are chosen from, as dot products of integers take them.
 fn chosen_halves(mods: &Mods) -> u32 {

@@ -4,19 +4,19 @@ use super::numbers::{as_sum, of_numbers};
 use super::operand::Width;
 use super::permutation::permutation_bits;
 use super::{Di, Lowered, Lowering, Unsupported};
-use crate::exec::carry::{self, CarryIn};
-use crate::exec::control;
 use crate::exec::di::{Kind, Role, Source, flag};
-use crate::exec::dpp;
-use crate::exec::exceptions;
-use crate::exec::float::{DX10_CLAMP, FP16_OVFL, IEEE};
-use crate::exec::op::{self, Entry, Format};
+use crate::exec::form::Form;
 use crate::exec::properties::{Family, Properties, meaning, properties};
-use crate::exec::{carry_clamp, cmp, dot, lane, rounded, vop_clamp, vop_f32, vop_half_count, vop_int, vop3p};
+use crate::exec::scalar::control;
+use crate::exec::vector::carry::{self, CarryIn};
+use crate::exec::vector::float::{DX10_CLAMP, FP16_OVFL, IEEE};
+use crate::exec::vector::op::{self, Entry, Format};
+use crate::exec::vector::{
+    carry_clamp, cmp, dot, dpp, exceptions, lane, rounded, vop_clamp, vop_f32, vop_half_count, vop_int, vop3p,
+};
 use crate::inst::{Dpp, Inst, Mods, Op, Operand};
 use crate::registers::slot;
 use crate::tables::{OperandType, Place, operand_types};
-use crate::tier1::form::Form;
 use crate::trap::EXCP_EN;
 use crate::wave::TEMP_ROW;
 

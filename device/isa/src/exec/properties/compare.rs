@@ -2,9 +2,11 @@
 
 use super::Family::Comparison;
 use super::{Row, of};
-use crate::exec::cmp::Operands::{ClassF16, ClassF32, ClassF64, F16, F32, F64, I16, I32, I64, U16, U32, U64};
-use crate::exec::cmp::{EQUAL, GREATER, LESS, UNORDERED};
-use crate::exec::exceptions::Rule::Quiet;
+use crate::exec::vector::cmp::Operands::{
+    ClassF16, ClassF32, ClassF64, F16, F32, F64, I16, I32, I64, U16, U32, U64,
+};
+use crate::exec::vector::cmp::{EQUAL, GREATER, LESS, UNORDERED};
+use crate::exec::vector::exceptions::Rule::Quiet;
 use crate::inst::Op;
 
 #[rustfmt::skip]

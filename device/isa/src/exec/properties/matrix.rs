@@ -2,7 +2,7 @@
 
 use super::Family::{Matrix, Special};
 use super::{Family, Row, of};
-use crate::exec::dot;
+use crate::exec::vector::dot;
 use crate::inst::Op;
 
 #[rustfmt::skip]

@@ -4,11 +4,11 @@ use super::Effect::{Atomic, Load, Store};
 use super::Family::{ByLane, GlobalWaveSync, Lds, LdsExchange, Nothing};
 use super::Space::{Buffer, BufferToLds};
 use super::{Effect, Family, Moves, Properties, Row, Space, of};
-use crate::exec::atomic::Function;
-use crate::exec::ds::Operation;
-use crate::exec::ds::narrow::Narrow;
-use crate::exec::ds_exchange;
-use crate::exec::mubuf::{self, Packing};
+use crate::exec::memory::atomic::Function;
+use crate::exec::memory::ds::Operation;
+use crate::exec::memory::ds::narrow::Narrow;
+use crate::exec::memory::ds_exchange;
+use crate::exec::memory::mubuf::{self, Packing};
 use crate::inst::Op;
 
 const fn lds(effect: Effect, operation: Operation) -> Properties {

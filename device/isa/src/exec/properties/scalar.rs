@@ -5,17 +5,17 @@ use super::Family::{
     ScalarFloat, ScalarMemory, ScalarRelative, ScalarStore,
 };
 use super::{Definitions, Effect, Properties, Row, Space, of};
-use crate::exec::atomic::Function as Atomic;
-use crate::exec::cmp::Operands::{F16, F32};
-use crate::exec::cmp::{EQUAL, GREATER, LESS, UNORDERED};
-use crate::exec::ds::narrow::Narrow;
-use crate::exec::exceptions::Rule::{
+use crate::exec::memory::atomic::Function as Atomic;
+use crate::exec::memory::ds::narrow::Narrow;
+use crate::exec::scalar::exec_mask::Function;
+use crate::exec::scalar::exec_mask::Result::{New, Old};
+use crate::exec::vector::cmp::Operands::{F16, F32};
+use crate::exec::vector::cmp::{EQUAL, GREATER, LESS, UNORDERED};
+use crate::exec::vector::exceptions::Rule::{
     Add, Convert, Fma, FromSigned, FromUnsigned, Logarithm, Mul, Quiet, Reciprocal, ReciprocalRoot, Root,
     Sub, ToSigned, ToUnsigned,
 };
-use crate::exec::exec_mask::Function;
-use crate::exec::exec_mask::Result::{New, Old};
-use crate::exec::{cvt, trans, vop_f16, vop_f32};
+use crate::exec::vector::{cvt, trans, vop_f16, vop_f32};
 use crate::inst::Op;
 
 const fn load(space: Space, dwords: u32) -> Properties {

@@ -1,8 +1,8 @@
 //! Checks of the table against encodings and definitions.
 
 use super::*;
-use crate::exec::ds::narrow::Half;
-use crate::exec::{carry, cmp, vop_clamp, vop3p};
+use crate::exec::memory::ds::narrow::Half;
+use crate::exec::vector::{carry, cmp, vop_clamp, vop3p};
 use crate::inst::{Arch, Format};
 
 fn formats(op: Op) -> impl Iterator<Item = Format> {
@@ -28,7 +28,7 @@ fn definitions_are_where_the_rows_say_and_nowhere_else() {
         assert_eq!(vop3p::entry(op, false).is_some(), is(|f| matches!(f, Family::Packed)), "{op:?}");
         if let Family::Comparison(operands, outcomes) = row.family {
             let comparison = cmp::entry(operands, outcomes, backend);
-            let raises = comparison.format != crate::exec::op::Format::Bits && !comparison.is_class;
+            let raises = comparison.format != crate::exec::vector::op::Format::Bits && !comparison.is_class;
             assert_eq!(row.raises, raises.then_some(Rule::Quiet), "{op:?}");
         }
     }

@@ -2,11 +2,11 @@
 
 use super::Family::{Carry, Matrix, Nothing, Packed, Pair, Relative, Special};
 use super::{Definitions, Family, Properties, Row, of};
-use crate::exec::exceptions::Rule::{
+use crate::exec::vector::exceptions::Rule::{
     Add, Convert, DivFixup, Fma, FromSigned, FromUnsigned, IntegerReciprocal, Ldexp, Logarithm, Mad, Mul,
     Periodic, Quiet, Reciprocal, ReciprocalRoot, Root, Sub, SubRev, ToSigned, ToUnsigned,
 };
-use crate::exec::{cvt, dot, qsad, trans, vop_f16, vop_f32, vop_f64, vop_int};
+use crate::exec::vector::{cvt, dot, qsad, trans, vop_f16, vop_f32, vop_f64, vop_int};
 use crate::inst::Op;
 
 const fn vector(definitions: Definitions) -> Properties {

@@ -1,0 +1,187 @@
+//! Accesses of memory that waves share, global memory and LDS, which an instruction is about to make.
+//!
+//! Private memory belongs to a lane, and compilers make scalar loads for constants only: neither is among the
+//! accesses, nor are buffer instructions with formats. [`scalar_read`] tells the bytes that a scalar load reads.
+
+use crate::exec::di::{Di, Machine};
+use crate::exec::memory::atomic::Function;
+use crate::exec::memory::buffer::{Buffer, field};
+use crate::exec::memory::flat::{active, segment};
+use crate::exec::memory::{ds, ds_exchange, mubuf, smem};
+use crate::exec::properties::{Effect, Family, Moves, Space, properties};
+use crate::inst::Inst;
+use crate::mem::{Access, Segment};
+use crate::registers::slot;
+use crate::wave::Wave;
+
+/// Place of an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// GPU virtual address.
+    Global(u64),
+    /// Byte address in the workgroup's LDS, which may be outside of it.
+    Lds(u32),
+}
+
+/// Access that one lane is about to make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Touch {
+    /// The lane.
+    pub lane: u8,
+    /// Place of the access.
+    pub place: Place,
+    /// Bytes.
+    pub bytes: u32,
+    /// Kind of the access.
+    pub access: Access,
+    /// True if the access does not depend on the old value: stores, and atomic exchanges.
+    pub replaces: bool,
+}
+
+/// Everything one instruction is about to access.
+struct Collector<'a> {
+    w: &'a Wave,
+    access: Access,
+    replaces: bool,
+    into: &'a mut Vec<Touch>,
+}
+
+impl Collector<'_> {
+    fn add(&mut self, lane: u32, place: Place, bytes: u32) {
+        let Collector { access, replaces, .. } = *self;
+        self.into.push(Touch { lane: lane as u8, place, bytes, access, replaces });
+    }
+
+    fn lds(&mut self, d: &Di, offsets: &[u32], bytes: u32) {
+        for lane in active(self.w) {
+            let base = self.w.v.lane(d.src[0].value + lane / 32, lane & 31);
+            for offset in offsets {
+                self.add(lane, Place::Lds(base.wrapping_add(*offset)), bytes);
+            }
+        }
+    }
+
+    fn flat(&mut self, m: &Machine<'_>, d: &Di, bytes: u32) {
+        for lane in active(self.w) {
+            match segment(self.w, m, d, lane) {
+                Segment::Global(va) => self.add(lane, Place::Global(va), bytes),
+                Segment::Shared(address) => self.add(lane, Place::Lds(address), bytes),
+                Segment::Private(_) => {}
+            }
+        }
+    }
+
+    /// A dword for each lane, from `M0[15:0]` and an offset on.
+    fn lds_of_lanes(&mut self, offset: u32) {
+        let base = (self.w.s[slot::M0] & 0xffff).wrapping_add(offset);
+        for lane in active(self.w) {
+            self.add(lane, Place::Lds(base.wrapping_add(lane * 4)), 4);
+        }
+    }
+
+    fn buffer(&mut self, d: &Di, bytes: u32) {
+        let buffer = Buffer::of(self.w, d);
+        for lane in active(self.w) {
+            if let Some(va) = buffer.address(buffer.place(self.w, d, lane), 0, u64::from(bytes)) {
+                self.add(lane, Place::Global(va), bytes);
+            }
+        }
+    }
+}
+
+/// Bytes that something moves, for one lane.
+pub(crate) fn bytes_of(moves: Moves) -> u32 {
+    match moves {
+        Moves::Dwords(count) => count * 4,
+        Moves::Part(part) => part.bytes,
+        Moves::Atomic(_, bits) => bits / 8,
+    }
+}
+
+/// Collects the accesses that an instruction, whose operation is lowered to `d`, is about to make.
+pub(crate) fn collect(w: &Wave, m: &Machine<'_>, inst: &Inst, d: &Di, into: &mut Vec<Touch>) {
+    let row = properties(inst.op);
+    let Some((_, effect)) = row.memory else { return };
+    let access = match effect {
+        Effect::Load => Access::Read,
+        Effect::Store => Access::Write,
+        Effect::Atomic => Access::Atomic,
+    };
+    let exchanges = |moves: Moves| matches!(moves, Moves::Atomic(Function::Exchange, _));
+    let replaces = effect == Effect::Store;
+    let mut all = Collector { w, access, replaces, into };
+    match row.family {
+        Family::Flat(moves) => {
+            all.replaces |= exchanges(moves);
+            all.flat(m, d, bytes_of(moves));
+        }
+        Family::Transposed(dwords) => all.flat(m, d, dwords * 4),
+        Family::RegisterBlock => {
+            for n in (0..32).filter(|n| w.s[slot::M0] >> n & 1 != 0) {
+                all.flat(m, &Di { imm: d.imm.wrapping_add(n * 4), ..*d }, 4);
+            }
+        }
+        Family::FlatToLds(moves) => {
+            all.flat(m, d, bytes_of(moves));
+            (all.access, all.replaces) = (Access::Write, true);
+            all.lds_of_lanes(d.imm);
+        }
+        Family::Buffer(mubuf::Operation::DwordToLds) => {
+            all.buffer(d, 4);
+            let loads = effect == Effect::Load;
+            (all.access, all.replaces) = (if loads { Access::Write } else { Access::Read }, loads);
+            all.lds_of_lanes(d.imm & field::OFFSET);
+        }
+        Family::Lds(ds::Operation::Moves(moves)) => {
+            all.replaces |= exchanges(moves);
+            all.lds(d, &[d.imm], bytes_of(moves));
+        }
+        Family::Lds(ds::Operation::Returning(function, bits)) => {
+            all.replaces |= function == Function::Exchange;
+            all.lds(d, &[d.imm], bits / 8);
+        }
+        Family::Lds(ds::Operation::Two { dwords, unit }) => {
+            // Two dwords side by side are lowered as one element: the offsets are the instruction's own.
+            let first = inst.mem.offset.cast_unsigned() & 0xff;
+            all.lds(d, &[first * unit, u32::from(inst.mem.offset1) * unit], dwords * 4);
+        }
+        Family::LdsExchange(operation) => exchange(&mut all, d, operation),
+        Family::Buffer(mubuf::Operation::Moves(moves)) => {
+            all.replaces |= exchanges(moves);
+            all.buffer(d, bytes_of(moves));
+        }
+        _ => {}
+    }
+}
+
+/// The bytes that a scalar load of whole dwords is about to read, as their address and how many.
+pub(crate) fn scalar_read(w: &Wave, inst: &Inst, d: &Di) -> Option<(u64, u32)> {
+    let row = properties(inst.op);
+    let Family::ScalarMemory(dwords) = row.family else { return None };
+    let bytes = dwords * 4;
+    match row.memory?.0 {
+        Space::ScalarBuffer => {}
+        Space::ScalarScratch => return Some((smem::scratch_address(w, d), bytes)),
+        _ => return Some((smem::address(w, d), bytes)),
+    }
+    let ((base, size), offset) = (smem::range(w, d), smem::offset(w, d));
+    let inside = u64::from(bytes).min(size.saturating_sub(offset)) as u32 & !3;
+    (inside > 0).then(|| (base.wrapping_add(offset), inside))
+}
+
+fn exchange(all: &mut Collector<'_>, d: &Di, operation: ds_exchange::Operation) {
+    use ds_exchange::Operation;
+    match operation {
+        Operation::LoadByLane | Operation::StoreByLane => {
+            for lane in active(all.w) {
+                let [at] = ds_exchange::by_thread(all.w, d, lane);
+                all.add(lane, Place::Lds(at), 4);
+            }
+        }
+        Operation::Conditional => all.lds(d, &[d.imm], 8),
+        Operation::Two { dwords, .. } => {
+            all.replaces = true;
+            all.lds(d, &[d.imm, d.dst2], dwords * 4);
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Dot products of two halves on gfx9.
+
+use super::{exact, pairs};
+use crate::exec::vector::op::vector_ops;
+
+vector_ops! {
+    V_DOT2ACC_F32_F16: Bits -> F32, (a: u32, b: u32, c: u32) -> u32 { exact(pairs(a, b), c) }
+}

@@ -1,0 +1,34 @@
+//! The vector ALU: lanes, masks, and operations of both.
+
+pub(super) mod carry;
+pub(super) mod carry_clamp;
+pub(super) mod circle;
+pub(crate) mod cmp;
+pub(super) mod cvt;
+pub(crate) mod dot;
+pub(super) mod double_roots;
+pub(crate) mod dpp;
+pub(crate) mod exceptions;
+pub(super) mod float;
+pub(crate) mod index;
+pub(crate) mod lane;
+pub(super) mod logarithm;
+pub(super) mod movrel;
+pub(super) mod op;
+pub(crate) mod power;
+pub(super) mod qsad;
+pub(crate) mod reciprocal;
+pub(crate) mod root;
+pub(super) mod rounded;
+pub(super) mod sdwa;
+pub(super) mod sixteen;
+pub(super) mod small;
+pub(super) mod soft;
+pub(super) mod trans;
+pub(crate) mod vop3p;
+pub(super) mod vop_clamp;
+pub(super) mod vop_f16;
+pub(super) mod vop_f32;
+pub(super) mod vop_f64;
+pub(super) mod vop_half_count;
+pub(super) mod vop_int;

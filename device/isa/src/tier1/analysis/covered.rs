@@ -1,0 +1,69 @@
+//! Elements that compiled code does without their handlers, and elements that may change EXEC.
+
+use super::template;
+use crate::exec::di::{Di, Kind, flag};
+use crate::exec::form::Form;
+use crate::exec::vector::cmp::Operands;
+use crate::inst::Op;
+use crate::tier1::x86::body::EXEC;
+use crate::tier1::x86::{
+    avx512::{half, memory, permute},
+    scalar as scalars, smem,
+};
+
+/// Returns true if compiled code does an element without its handler.
+pub(crate) fn is_covered(form: Form, d: &Di, halves: u32) -> bool {
+    let plain = d.flags & (flag::SLOW | flag::CLAMP | flag::DST_HIGH) == 0 && d.omod == 0;
+    match form {
+        Form::Call => false,
+        Form::Vector(op) => plain && template::vector(op, d).is_some(),
+        Form::Pair(x, y) => {
+            let has = |op: Op| matches!(op, Op::V_FMAC_F32 | Op::V_MUL_F32 | Op::V_ADD_F32);
+            plain && halves == 1 && has(x) && has(y)
+        }
+        Form::Carry(op) => {
+            plain
+                && matches!(
+                    op,
+                    Op::V_MAD_U64_U32
+                        | Op::V_ADD_CO_U32
+                        | Op::V_SUB_CO_U32
+                        | Op::V_SUBREV_CO_U32
+                        | Op::V_ADD_CO_CI_U32
+                        | Op::V_SUB_CO_CI_U32
+                        | Op::V_SUBREV_CO_CI_U32
+                )
+        }
+        Form::Compare(operands) => plain && matches!(operands, Operands::F32 | Operands::I32 | Operands::U32),
+        Form::Saturating(_) => d.flags & (flag::SLOW | flag::DST_HIGH) == 0 && d.omod == 0,
+        Form::Select => plain && d.src[2].kind == Kind::Scalar,
+        Form::Scalar(op) => scalars::has(op),
+        Form::Packed(op) => plain && half::packed(op, d).is_some(),
+        Form::Mixed(_) => d.flags & (flag::SLOW | flag::CLAMP) == 0,
+        Form::ScalarLoad(dwords) => smem::has(dwords, d),
+        Form::Keep | Form::Look | Form::ExecMask { .. } | Form::Branch(_) | Form::Barrier | Form::End => true,
+        form if form.is_memory() => memory::has(form, false),
+        form => plain && permute::has(form, d, halves),
+    }
+}
+
+/// Returns true if the handler does a covered element in a block all the same.
+pub(crate) fn is_by_handler(form: Form, d: &Di, masked: bool) -> bool {
+    form.is_memory() && !memory::has(form, masked) || permute::is_by_handler(form, d, masked)
+}
+
+/// Returns true if an element may change EXEC.
+pub(crate) fn changes_exec(form: Form, d: &Di) -> bool {
+    // The scalar destination may be a pair.
+    let to_exec = |register: u32| register + 1 >= EXEC && register < EXEC + 2;
+    match form {
+        Form::Call | Form::ExecMask { .. } => true,
+        Form::Compare(_) => to_exec(d.dst),
+        Form::Scalar(_) => to_exec(d.dst),
+        Form::Carry(_) => to_exec(d.dst2),
+        Form::ReadLane | Form::ReadFirstLane => to_exec(d.dst),
+        Form::Permute(control) => !control.keeps_exec(d),
+        Form::RestoreExec => true,
+        _ => false,
+    }
+}

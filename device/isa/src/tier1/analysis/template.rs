@@ -1,0 +1,337 @@
+//! Operations that compiled code does itself, and their templates.
+
+use crate::exec::di::{Di, Kind, Source, flag};
+use crate::exec::form::Form;
+use crate::inst::Op;
+use crate::tier1::x86::avx512::curves::Curve;
+use crate::tier1::x86::avx512::elements::registers;
+use crate::tier1::x86::avx512::half::{self, Arithmetic};
+use crate::tier1::x86::encoding::*;
+
+/// Way in which a vector operation is done on sixteen lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Template {
+    Move,
+    Not,
+    /// `op(a, b)`.
+    Two(Evex),
+    /// `op(b, a)`.
+    Swapped(Evex),
+    /// `op(a, b)` of singles.
+    Float(Evex),
+    /// `a - b` of singles, the sum with `-b`.
+    Subtract,
+    /// `b - a` of singles, the sum with `-a`.
+    ReverseSubtract,
+    /// `a * b + c` of singles, rounded once.
+    Fused,
+    /// The smaller or larger of two singles: what a comparison chooses, and what zeros of both signs become.
+    Extreme(Evex, Evex),
+    /// A function of the bits of `a`, `b` and `c`, as `vpternlogd` has it.
+    Bits(u8),
+    /// `second(first(a, b), c)`.
+    Chain(Evex, Evex),
+    /// `b` shifted by `a`, by lanes and by a constant.
+    Shift(Evex, Evex),
+    /// `op(a << b, c)`.
+    ShiftThen(Evex),
+    /// `(a + b) << c`.
+    AddShift,
+    /// Bits of `a` from `b` on, as many as `c` says: both are constants.
+    Extract,
+    /// `b:a` (the first source is the high part) shifted right by the constant `c`.
+    Align,
+    /// The product of 24 bits each, and a sum with it.
+    Multiply24,
+    MultiplyAdd24,
+    /// The high half of the product.
+    MultiplyHigh,
+    /// Sources are integers, the result is a single.
+    Convert(Evex),
+    /// A pair shifted left by a constant.
+    ShiftPair,
+    /// A pair.
+    MovePair,
+    /// A pair shifted left by less than 8, a constant, and a sum with another.
+    ShiftAddPair,
+    /// A byte of the source, a count of them from the lowest on, as a single.
+    ConvertByte(u8),
+    /// A single as an integer, towards zero: a number that is too large becomes the largest one, a NaN zero.
+    ToUnsigned,
+    ToSigned,
+    /// Arithmetic of halves, and of doubles.
+    Halves(Arithmetic),
+    Doubles(Arithmetic),
+    HalfToSingle,
+    SingleToHalf,
+    /// Two singles to both halves, towards zero.
+    SinglesToHalves,
+    /// `1 / a` of singles, as cards have it.
+    Reciprocal,
+    /// A function of singles some of which are left to the handler.
+    Curve(Curve),
+}
+
+impl Template {
+    /// Sources it has.
+    pub(crate) fn arity(self) -> usize {
+        match self {
+            Template::Move
+            | Template::Not
+            | Template::Convert(_)
+            | Template::MovePair
+            | Template::ConvertByte(_)
+            | Template::ToUnsigned
+            | Template::ToSigned
+            | Template::HalfToSingle
+            | Template::SingleToHalf
+            | Template::Reciprocal
+            | Template::Curve(_) => 1,
+            Template::Halves(arithmetic) | Template::Doubles(arithmetic) => arithmetic.arity(),
+            Template::Two(_)
+            | Template::Swapped(_)
+            | Template::Float(_)
+            | Template::Subtract
+            | Template::ReverseSubtract
+            | Template::Extreme(..)
+            | Template::Shift(..)
+            | Template::Multiply24
+            | Template::MultiplyHigh
+            | Template::ShiftPair
+            | Template::SinglesToHalves => 2,
+            _ => 3,
+        }
+    }
+
+    /// Returns true if its sources and its result are pairs of registers.
+    fn is_wide(self) -> bool {
+        matches!(self, Template::Doubles(_) | Template::MovePair | Template::ShiftAddPair)
+    }
+
+    /// Returns true if `neg` and `abs` of its sources mean something.
+    pub(crate) fn is_float(self) -> bool {
+        matches!(
+            self,
+            Template::Float(_)
+                | Template::Subtract
+                | Template::ReverseSubtract
+                | Template::Fused
+                | Template::Extreme(..)
+                | Template::ToUnsigned
+                | Template::ToSigned
+                | Template::Reciprocal
+                | Template::Curve(_)
+        )
+    }
+}
+
+/// Returns true if an element has sources of 64 bits.
+pub(crate) fn is_wide(form: Form, d: &Di) -> bool {
+    match form {
+        Form::Vector(op) => vector(op, d).is_some_and(Template::is_wide),
+        Form::Carry(op) => op == Op::V_MAD_U64_U32,
+        _ => false,
+    }
+}
+
+/// Returns true if a sum or difference has a carry among its sources.
+pub(crate) fn takes_carry(op: Op) -> bool {
+    matches!(op, Op::V_ADD_CO_CI_U32 | Op::V_SUB_CO_CI_U32 | Op::V_SUBREV_CO_CI_U32)
+}
+
+fn is_constant(source: &Source) -> bool {
+    matches!(source.kind, Kind::Constant | Kind::Signed)
+}
+
+/// Returns the template of the vector operation `op` with the operands of `d`; `None` leaves it to the handler.
+pub(crate) fn vector(op: Op, d: &Di) -> Option<Template> {
+    let constant = |n: usize| is_constant(&d.src[n]);
+    Some(match op {
+        Op::V_MOV_B32 => Template::Move,
+        Op::V_NOT_B32 => Template::Not,
+        Op::V_AND_B32 => Template::Two(VPANDD),
+        Op::V_OR_B32 => Template::Two(VPORD),
+        Op::V_XOR_B32 => Template::Two(VPXORD),
+        Op::V_OR3_B32 => Template::Bits(0xfe),
+        Op::V_XOR3_B32 => Template::Bits(0x96),
+        Op::V_AND_OR_B32 => Template::Bits(0xea),
+        Op::V_BFI_B32 => Template::Bits(0xca),
+        Op::V_ADD_NC_U32 | Op::V_ADD_NC_I32 => Template::Two(VPADDD),
+        Op::V_SUB_NC_U32 | Op::V_SUB_NC_I32 => Template::Two(VPSUBD),
+        Op::V_SUBREV_NC_U32 => Template::Swapped(VPSUBD),
+        Op::V_MUL_LO_U32 => Template::Two(VPMULLD),
+        Op::V_MIN_U32 => Template::Two(VPMINUD),
+        Op::V_MAX_U32 => Template::Two(VPMAXUD),
+        Op::V_MIN_I32 => Template::Two(VPMINSD),
+        Op::V_MAX_I32 => Template::Two(VPMAXSD),
+        Op::V_ADD3_U32 => Template::Chain(VPADDD, VPADDD),
+        Op::V_XAD_U32 => Template::Chain(VPXORD, VPADDD),
+        Op::V_MIN3_U32 => Template::Chain(VPMINUD, VPMINUD),
+        Op::V_MAX3_U32 => Template::Chain(VPMAXUD, VPMAXUD),
+        Op::V_MIN3_I32 => Template::Chain(VPMINSD, VPMINSD),
+        Op::V_MAX3_I32 => Template::Chain(VPMAXSD, VPMAXSD),
+        Op::V_MAXMIN_U32 => Template::Chain(VPMAXUD, VPMINUD),
+        Op::V_MINMAX_U32 => Template::Chain(VPMINUD, VPMAXUD),
+        Op::V_MAXMIN_I32 => Template::Chain(VPMAXSD, VPMINSD),
+        Op::V_MINMAX_I32 => Template::Chain(VPMINSD, VPMAXSD),
+        Op::V_LSHLREV_B32 => Template::Shift(VPSLLVD, VPSLLD),
+        Op::V_LSHRREV_B32 => Template::Shift(VPSRLVD, VPSRLD),
+        Op::V_ASHRREV_I32 => Template::Shift(VPSRAVD, VPSRAD),
+        Op::V_LSHL_ADD_U32 => Template::ShiftThen(VPADDD),
+        Op::V_LSHL_OR_B32 => Template::ShiftThen(VPORD),
+        Op::V_ADD_LSHL_U32 => Template::AddShift,
+        Op::V_BFE_U32 if constant(1) && constant(2) => Template::Extract,
+        Op::V_ALIGNBIT_B32 if constant(2) => Template::Align,
+        Op::V_MUL_U32_U24 => Template::Multiply24,
+        Op::V_MAD_U32_U24 => Template::MultiplyAdd24,
+        Op::V_MUL_HI_U32 => Template::MultiplyHigh,
+        Op::V_CVT_F32_I32 => Template::Convert(VCVTDQ2PS),
+        Op::V_CVT_F32_U32 => Template::Convert(VCVTUDQ2PS),
+        Op::V_ADD_F32 => Template::Float(VADDPS),
+        Op::V_SUB_F32 => Template::Subtract,
+        Op::V_MUL_F32 => Template::Float(VMULPS),
+        Op::V_SUBREV_F32 => Template::ReverseSubtract,
+        Op::V_FMA_F32 | Op::V_FMAC_F32 | Op::V_FMAAK_F32 | Op::V_FMAMK_F32 => Template::Fused,
+        Op::V_MIN_F32 => Template::Extreme(VMINPS, VPORD),
+        Op::V_MAX_F32 => Template::Extreme(VMAXPS, VPANDD),
+        Op::V_LSHLREV_B64 if constant(0) && d.src[1].is_plain_vector() => Template::ShiftPair,
+        Op::V_MOV_B64 => Template::MovePair,
+        Op::V_LSHL_ADD_U64 if constant(1) => Template::ShiftAddPair,
+        Op::V_CVT_F32_UBYTE0 => Template::ConvertByte(0),
+        Op::V_CVT_F32_UBYTE1 => Template::ConvertByte(1),
+        Op::V_CVT_F32_UBYTE2 => Template::ConvertByte(2),
+        Op::V_CVT_F32_UBYTE3 => Template::ConvertByte(3),
+        Op::V_CVT_U32_F32 => Template::ToUnsigned,
+        Op::V_CVT_I32_F32 => Template::ToSigned,
+        Op::V_RCP_F32 | Op::V_RCP_IFLAG_F32 => Template::Reciprocal,
+        Op::V_SQRT_F32 => Template::Curve(Curve::Root),
+        Op::V_RSQ_F32 => Template::Curve(Curve::ReciprocalRoot),
+        Op::V_EXP_F32 => Template::Curve(Curve::PowerOfTwo),
+        Op::V_CVT_F32_F16 => Template::HalfToSingle,
+        Op::V_CVT_F16_F32 => Template::SingleToHalf,
+        Op::V_CVT_PK_RTZ_F16_F32 => Template::SinglesToHalves,
+        _ => {
+            return half::of_halves(op)
+                .map(Template::Halves)
+                .or_else(|| half::of_doubles(op).map(Template::Doubles));
+        }
+    })
+}
+
+/// Rows an element writes, for the element's form and a wave of `halves`.
+pub(crate) fn written(form: Form, d: &Di, halves: u32) -> Vec<u32> {
+    let registers = match form {
+        Form::Pair(..) => return vec![d.dst, d.dst2],
+        Form::Vector(_) | Form::Carry(_) if is_wide(form, d) => 2,
+        Form::Vector(op) if vector(op, d) == Some(Template::ShiftPair) => 2,
+        Form::Vector(_)
+        | Form::Carry(_)
+        | Form::Select
+        | Form::Saturating(_)
+        | Form::Packed(_)
+        | Form::Mixed(_)
+        | Form::Keep
+        | Form::Permute(_)
+        | Form::Swizzle
+        | Form::PermuteRow { .. }
+        | Form::BackwardPermute
+        | Form::CountBelow { .. } => 1,
+        Form::GlobalLoad(moves) | Form::LdsLoad(moves) => registers(moves),
+        Form::LdsLoadTwo(dwords) => 2 * dwords,
+        Form::LdsAtomic(_, bits) | Form::GlobalAtomic(_, bits) if d.flags & flag::RETURN != 0 => bits / 32,
+        Form::Compare(_)
+        | Form::GlobalStore(_)
+        | Form::LdsStore(_)
+        | Form::LdsStoreTwo(_)
+        | Form::LdsAtomic(..)
+        | Form::GlobalAtomic(..)
+        | Form::ReadLane
+        | Form::ReadFirstLane
+        | Form::Call
+        | Form::ExecMask { .. }
+        | Form::RestoreExec
+        | Form::Scalar(_)
+        | Form::ScalarLoad(_)
+        | Form::Look
+        | Form::Branch(_)
+        | Form::Barrier
+        | Form::End => 0,
+    };
+    (0..registers * halves).map(|row| d.dst + row).collect()
+}
+
+/// Rows an element reads or writes, for the element's form and a wave of `halves`.
+pub(crate) fn rows(form: Form, d: &Di, halves: u32) -> Vec<u32> {
+    let mut rows = Vec::new();
+    let mut source = |n: usize, registers: u32| {
+        if d.src[n].kind == Kind::Vector {
+            rows.extend((0..registers * halves).map(|row| d.src[n].value + row));
+        }
+    };
+    match form {
+        Form::Vector(op) => {
+            let template = vector(op, d);
+            let pair = template == Some(Template::ShiftPair);
+            let wide = template.is_some_and(Template::is_wide);
+            for n in 0..template.map_or(0, Template::arity) {
+                let count = template == Some(Template::ShiftAddPair) && n == 1;
+                source(n, if wide && !count || pair && n == 1 { 2 } else { 1 });
+            }
+        }
+        Form::Pair(..) => {
+            source(0, 1);
+            source(1, 1);
+            rows.extend([d.src[2].value, d.imm]);
+        }
+        Form::Carry(op) => {
+            source(0, 1);
+            source(1, 1);
+            if op == Op::V_MAD_U64_U32 {
+                source(2, 2);
+            }
+        }
+        Form::Compare(_) | Form::Select | Form::Saturating(_) | Form::BackwardPermute => {
+            source(0, 1);
+            source(1, 1);
+        }
+        Form::GlobalLoad(_) => source(0, if d.dst2 != 2 { 2 } else { 1 }),
+        Form::LdsLoad(_) | Form::LdsLoadTwo(_) => source(0, 1),
+        Form::GlobalStore(moves) | Form::LdsStore(moves) => {
+            source(0, if matches!(form, Form::GlobalStore(_)) && d.dst2 != 2 { 2 } else { 1 });
+            source(1, registers(moves));
+        }
+        Form::LdsAtomic(function, bits) => {
+            source(0, 1);
+            (1..=function.operands()).for_each(|n| source(n as usize, bits / 32));
+        }
+        Form::GlobalAtomic(function, bits) => {
+            source(0, if d.dst2 != 2 { 2 } else { 1 });
+            source(1, bits / 32 * function.operands());
+        }
+        Form::LdsStoreTwo(dwords) => {
+            source(0, 1);
+            source(1, dwords);
+            source(2, dwords);
+        }
+        Form::Packed(_) | Form::Mixed(_) => {
+            let sources = if let Form::Packed(op) = form { half::packed(op, d) } else { Some(3) };
+            (0..sources.unwrap_or_default()).for_each(|n| source(n, 1));
+        }
+        Form::Permute(_) | Form::Swizzle | Form::PermuteRow { .. } | Form::ReadLane | Form::ReadFirstLane => {
+            source(0, 1);
+        }
+        Form::CountBelow { .. } => source(1, 1),
+        Form::Keep
+        | Form::Call
+        | Form::ExecMask { .. }
+        | Form::RestoreExec
+        | Form::Scalar(_)
+        | Form::ScalarLoad(_)
+        | Form::Look
+        | Form::Branch(_)
+        | Form::Barrier
+        | Form::End => {}
+    }
+    rows.extend(written(form, d, halves));
+    rows
+}

@@ -1,0 +1,170 @@
+//! Operations that write or read masks of lanes: comparisons, selects, carries.
+
+use crate::exec::di::{Di, Kind};
+use crate::exec::vector::cmp::{EQUAL, GREATER, LESS, Operands, UNORDERED};
+use crate::inst::Op;
+use crate::registers::slot;
+use crate::tier1::analysis::template::takes_carry;
+use crate::tier1::x86::asm::{Gpr, Zmm};
+use crate::tier1::x86::avx512::masks::float_predicate;
+use crate::tier1::x86::body::EXEC;
+use crate::tier1::x86::encoding::*;
+
+use super::cache::Key;
+use super::lanes::T;
+use super::opcodes::*;
+use super::pass::{Pass, constant};
+
+impl Pass<'_> {
+    /// Writes a mask to its scalar register, with zeros for inactive lanes. A vector register keeps it for elements that read it.
+    fn write_mask(&mut self, register: u32, from: Zmm) {
+        if self.masked {
+            let exec = self.load(Key::Mask(EXEC));
+            let to = self.define(Key::Mask(register));
+            self.a.vex(VPANDD, to, from, exec);
+        } else {
+            let to = self.define(Key::Mask(register));
+            self.put(to, from);
+        }
+        let to = self.define(Key::Mask(register));
+        self.a.vex_number(VMOVMSKPS, Gpr::Rax as u8, to.0);
+        let at = self.cache.lanes.mask(register);
+        self.a.store_al(at);
+    }
+
+    fn invert(&mut self, value: Zmm) {
+        self.a.vex(VPXORD, value, value, constant(u32::MAX));
+    }
+
+    /// A comparison.
+    pub(super) fn compare(&mut self, operands: Operands, d: &Di) {
+        let [t0, t1, t2, t3] = T;
+        if operands == Operands::F32 {
+            let a = self.register(&d.src[0], true, t0);
+            let b = self.operand(&d.src[1], true, t1);
+            self.a.vex(VCMPPS.by(float_predicate(d.aux)), t2, a, b);
+            return self.write_mask(d.dst, t2);
+        }
+        let a = self.register(&d.src[0], false, t0);
+        let outcomes = d.aux & !UNORDERED;
+        let [first, second] = if operands == Operands::I32 { [VPMINSD, VPMAXSD] } else { [VPMINUD, VPMAXUD] };
+        // By what is equal to `a`: `b`, the smaller one, or the larger one.
+        let (op, inverts) = match outcomes {
+            0 => (None, false),
+            EQUAL => (Some(VPCMPEQD), false),
+            _ if outcomes == LESS | GREATER => (Some(VPCMPEQD), true),
+            _ if outcomes == LESS | EQUAL => (Some(first), false),
+            GREATER => (Some(first), true),
+            _ if outcomes == GREATER | EQUAL => (Some(second), false),
+            LESS => (Some(second), true),
+            _ => (None, true),
+        };
+        match op {
+            None => self.a.vex(VPXORD, t2, t2, t2),
+            Some(VPCMPEQD) => {
+                let b = self.operand(&d.src[1], false, t1);
+                self.a.vex(VPCMPEQD, t2, a, b);
+            }
+            // `a > b` is an instruction of its own.
+            Some(_) if operands == Operands::I32 && outcomes == GREATER => {
+                let b = self.operand(&d.src[1], false, t1);
+                self.a.vex(VPCMPGTD, t2, a, b);
+                return self.write_mask(d.dst, t2);
+            }
+            Some(op) => {
+                let b = self.operand(&d.src[1], false, t1);
+                self.a.vex(op, t3, a, b);
+                self.a.vex(VPCMPEQD, t2, t3, a);
+            }
+        }
+        if inverts {
+            self.invert(t2);
+        }
+        self.write_mask(d.dst, t2);
+    }
+
+    /// `v_cndmask_b32`.
+    pub(super) fn select(&mut self, d: &Di) {
+        let [t0, t1, _, _] = T;
+        let mask = self.load(Key::Mask(d.src[2].value));
+        let a = self.register(&d.src[0], true, t0);
+        let b = self.operand(&d.src[1], true, t1);
+        let to = self.result(d.dst);
+        self.blend(to, a, b, mask);
+        self.finish(d.dst, to);
+    }
+
+    /// A sum, difference or product with carry.
+    pub(super) fn carry(&mut self, op: Op, d: &Di) {
+        if op == Op::V_MAD_U64_U32 {
+            return self.multiply_add(d);
+        }
+        let [t0, t1, t2, t3] = T;
+        let (swap, subtract) = match op {
+            Op::V_SUBREV_CO_U32 | Op::V_SUBREV_CO_CI_U32 => (true, true),
+            Op::V_SUB_CO_U32 | Op::V_SUB_CO_CI_U32 => (false, true),
+            _ => (false, false),
+        };
+        let (first, second) = if swap { (1, 0) } else { (0, 1) };
+        let mask_in = takes_carry(op).then(|| self.load(Key::Mask(d.imm)));
+        let a = self.register(&d.src[first], false, t0);
+        let b = self.operand(&d.src[second], false, t1);
+        self.a.vex(if subtract { VPSUBD } else { VPADDD }, t2, a, b);
+        if let Some(mask) = mask_in {
+            // All bits are one less.
+            self.a.vex(if subtract { VPADDD } else { VPSUBD }, t2, t2, mask);
+        }
+        let writes = d.dst2 != slot::DUMP as u32;
+        if writes {
+            // A carry is where the sum is less than a source, a borrow where one source is less than the other; with a carry or a
+            // borrow from before, also where they are equal.
+            let (other, larger) = if subtract { (b, a) } else { (t2.into(), t2) };
+            self.a.vex(VPMAXUD, t3, a, other);
+            self.a.vex(VPCMPEQD, t3, t3, larger);
+            self.invert(t3);
+            if let Some(mask) = mask_in {
+                self.a.vex(VPCMPEQD, t1, a, other);
+                self.a.vex(VPANDD, t1, t1, mask);
+                self.a.vex(VPORD, t3, t3, t1);
+            }
+        }
+        self.finish(d.dst, t2);
+        if writes {
+            self.write_mask(d.dst2, t3);
+        }
+    }
+
+    /// `v_mad_u64_u32`.
+    fn multiply_add(&mut self, d: &Di) {
+        let [t0, t1, t2, t3] = T;
+        self.products(d);
+        let writes = d.dst2 != slot::DUMP as u32;
+        let adds = matches!(d.src[2].kind, Kind::Vector | Kind::Scalar) || d.src[2].value != 0;
+        if !adds {
+            self.finish_pair(d, t0, t1);
+            if writes {
+                // A product alone never carries.
+                self.a.vex(VPXORD, t3, t3, t3);
+                self.write_mask(d.dst2, t3);
+            }
+            return;
+        }
+        let [low, high] = self.wide(&d.src[2]);
+        self.a.vex(VPADDD, t2, t0, low);
+        // All bits where the low words do not carry, which is one less. The high word of a product has room for it.
+        self.a.vex(VPMAXUD, t3, t2, t0);
+        self.a.vex(VPCMPEQD, t3, t3, t2);
+        self.a.vex(VPADDD, t1, t1, t3);
+        self.a.vex(VPADDD, t1, t1, constant(1));
+        self.a.vex(VPADDD, t0, t1, high);
+        if writes {
+            self.a.vex(VPMAXUD, t3, t0, t1);
+            self.a.vex(VPCMPEQD, t3, t3, t0);
+            self.invert(t3);
+        }
+        self.finish_pair(d, t2, t0);
+        if writes {
+            self.write_mask(d.dst2, t3);
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! Runs of elements, and the passes over them.
+
+use crate::exec::di::{Di, Kind, Source};
+use crate::exec::form::Form;
+use crate::exec::vector::lane::lanes_below;
+use crate::tier1::analysis::runs::Run;
+use crate::tier1::analysis::template::{self, Template};
+use crate::tier1::x86::asm::At;
+use crate::tier1::x86::asm::{Assembler, Condition, Gpr, Integer, Operand, Zmm};
+use crate::tier1::x86::avx512::rows::ROWS;
+use crate::tier1::x86::body::{Body, EXEC, SIGN, WAVE, scalar as scalar_at};
+use crate::tier1::x86::encoding::{
+    VMOVDQA32, VMOVUPS_LOAD, VMOVUPS_STORE, VPADDD, VPANDD, VPBROADCASTD, VPXORD,
+};
+use crate::tier1::x86::scalar;
+
+use super::cache::{Cache, Key, Lanes, RESULT};
+use super::opcodes::VBLENDVPS;
+use super::run_loads::Loads;
+use super::uses::{Next, Uses, next_use};
+
+/// Most elements of a run whose passes each have code of their own; those of longer ones are rounds of a loop.
+const UNROLLED: usize = 6;
+/// Base of the bytes of masks in a loop.
+pub(super) const MASKS: Gpr = Gpr::R11;
+/// Address at which its rows end.
+pub(super) const LAST: Gpr = Gpr::R10;
+
+/// Returns true if there is code for a covered element; if `masked`, in blocks for waves with inactive lanes.
+pub(crate) fn has(form: Form, d: &Di, masked: bool) -> bool {
+    match form {
+        form if is_shared(form) => true,
+        form if form.is_memory() => super::memory::has(form, d, masked),
+        Form::ReadLane => true,
+        Form::ReadFirstLane | Form::CountBelow { .. } => !masked,
+        form => is_of_lanes(form, d),
+    }
+}
+
+/// Returns true if an element has the code that AVX-512 has: it uses no vectors, or tells the back ends apart itself.
+pub(crate) fn is_shared(form: Form) -> bool {
+    matches!(
+        form,
+        Form::Scalar(_)
+            | Form::ExecMask { .. }
+            | Form::ScalarLoad(_)
+            | Form::Look
+            | Form::Branch(_)
+            | Form::End
+            | Form::Barrier
+            | Form::Call
+    )
+}
+
+/// Returns true if a run may contain the element.
+pub(super) fn is_of_lanes(form: Form, d: &Di) -> bool {
+    match form {
+        Form::Vector(op) => template::vector(op, d).is_some_and(|template| {
+            !matches!(
+                template,
+                Template::Halves(_)
+                    | Template::HalfToSingle
+                    | Template::SingleToHalf
+                    | Template::SinglesToHalves
+                    | Template::Curve(_)
+            )
+        }),
+        Form::Pair(..)
+        | Form::Carry(_)
+        | Form::Compare(_)
+        | Form::Select
+        | Form::Saturating(_)
+        | Form::Keep => true,
+        _ => false,
+    }
+}
+
+/// One pass in the making.
+pub(super) struct Pass<'a> {
+    pub(super) a: &'a mut Assembler,
+    pub(super) cache: Cache,
+    pub(super) halves: u32,
+    pub(super) masked: bool,
+    /// Registers that each element of the run uses.
+    uses: &'a [Uses],
+    at: usize,
+    pub(super) loads: Loads<'a>,
+    /// Code beside the usual way.
+    pub(super) asides: Vec<super::singles::Aside>,
+}
+
+impl Body<'_> {
+    /// The elements of a run, whose loads are as guessed.
+    pub(super) fn passes(&mut self, run: &Run, elements: &[(Form, &Di)], guesses: &[(u32, u32)]) {
+        for &at in &run.scalars {
+            if let (Form::Scalar(op), d) = elements[at] {
+                scalar::emit(self.a, op, d);
+            }
+        }
+        let all: Vec<(Form, &Di)> = run.lanes.iter().map(|&at| elements[at]).collect();
+        self.emit(&all, guesses);
+    }
+
+    /// An element that is in no run.
+    pub(crate) fn one(&mut self, form: Form, d: &Di) {
+        match form {
+            // Its passes may not be apart.
+            form if is_of_lanes(form, d) => self.by_handler(),
+            form if !has(form, d, self.masked) => self.by_handler(),
+            Form::ReadLane => self.lane_as_scalar(d, d.src[1].value & (self.halves * 32 - 1)),
+            Form::ReadFirstLane => self.lane_as_scalar(d, 0),
+            Form::CountBelow { high } => self.bits_below(high, d),
+            form => self.memory(form, d),
+        }
+    }
+
+    fn lane_as_scalar(&mut self, d: &Di, lane: u32) {
+        let at = Self::eight(d.src[0].value, 0);
+        self.a.load(Integer::Mov, false, Gpr::Rax, At(at.0, at.1 + lane as i32 * 4));
+        self.a.store(false, scalar_at(d.dst), Gpr::Rax);
+    }
+
+    /// `v_mbcnt_lo_u32_b32` and `v_mbcnt_hi_u32_b32` of a constant.
+    fn bits_below(&mut self, high: bool, d: &Di) {
+        let added = &d.src[1];
+        if added.kind == Kind::Scalar {
+            let from = Operand::Splat(scalar_at(added.value));
+            self.a.vex(VPBROADCASTD, Zmm(1), Zmm(0), from);
+        } else if added.kind != Kind::Vector {
+            self.a.vex(VMOVUPS_LOAD, Zmm(1), Zmm(0), constant(added.value));
+        }
+        for eight in self.eights() {
+            if added.kind == Kind::Vector {
+                let from = Operand::Memory(Self::eight(added.value, eight));
+                self.a.vex(VMOVUPS_LOAD, Zmm(1), Zmm(0), from);
+            }
+            let counts = core::array::from_fn(|lane| {
+                (d.src[0].value & lanes_below(high, eight as u32 * 8 + lane as u32)).count_ones()
+            });
+            self.a.vex(VPADDD, Zmm(0), Zmm(1), Operand::Eight(counts));
+            let to = Operand::Memory(Self::eight(d.dst, eight));
+            self.a.vex(VMOVUPS_STORE, Zmm(0), Zmm(0), to);
+        }
+    }
+}
+
+impl Body<'_> {
+    /// The code of the elements of the lanes.
+    fn emit(&mut self, all: &[(Form, &Di)], guesses: &[(u32, u32)]) {
+        let (halves, masked) = (self.halves, self.masked);
+        let a = &mut *self.a;
+        let uses: Vec<Uses> = all.iter().map(|(form, d)| Uses::new(*form, d, halves, masked)).collect();
+        let passes = halves as i32 * 4;
+        let mut asides = Vec::new();
+        let mut pass = |a: &mut Assembler, lanes: Lanes| {
+            let cache = Cache::new(lanes, masked);
+            let mut pass = Pass::new(a, cache, (halves, masked), &uses);
+            pass.loads = Loads::new(guesses);
+            for (at, (form, d)) in all.iter().enumerate() {
+                pass.begin(at);
+                pass.element(*form, d);
+                pass.loads.note(*form, d, halves);
+            }
+            pass.cache.write_back(pass.a);
+            asides.append(&mut pass.asides);
+        };
+        if all.len() * halves as usize <= UNROLLED {
+            for eight in 0..passes {
+                pass(a, Lanes { eight, masks: WAVE });
+            }
+        } else {
+            a.address(LAST, At(ROWS, passes * 32));
+            a.integer(Integer::Mov, true, MASKS, WAVE);
+            let next = a.label();
+            a.bind(next);
+            pass(a, Lanes { eight: 0, masks: MASKS });
+            a.address(ROWS, At(ROWS, 32));
+            a.address(MASKS, At(MASKS, 1));
+            a.integer(Integer::Cmp, true, ROWS, LAST);
+            a.jump_if(Condition::Below, next);
+            a.address(ROWS, At(ROWS, -passes * 32));
+        }
+        if !asides.is_empty() {
+            let behind = a.label();
+            a.jump(behind);
+            asides.iter().for_each(|aside| aside.emit(a));
+            a.bind(behind);
+        }
+    }
+}
+
+impl<'a> Pass<'a> {
+    pub(super) fn new(
+        a: &'a mut Assembler,
+        cache: Cache,
+        (halves, masked): (u32, bool),
+        uses: &'a [Uses],
+    ) -> Pass<'a> {
+        Pass { a, cache, halves, masked, uses, at: 0, loads: Loads::default(), asides: Vec::new() }
+    }
+}
+
+impl Pass<'_> {
+    /// Begins an element of the run.
+    pub(super) fn begin(&mut self, at: usize) {
+        self.at = at;
+        self.cache.unlock();
+    }
+
+    /// Loads the contents that stay in registers.
+    pub(super) fn hold(&mut self, keys: &[Key]) {
+        for &key in keys {
+            self.cache.load(self.a, key, |_| Next::In(0));
+        }
+        self.cache.hold();
+    }
+
+    pub(super) fn element(&mut self, form: Form, d: &Di) {
+        match form {
+            Form::Vector(op) => self.vector(op, d),
+            Form::Pair(x, y) => self.pair((x, y), d),
+            Form::Carry(op) => self.carry(op, d),
+            Form::Compare(operands) => self.compare(operands, d),
+            Form::Select => self.select(d),
+            Form::Saturating(op) => self.saturating(op, d),
+            Form::Keep => self.keep(d),
+            Form::LdsLoad(_) | Form::LdsLoadTwo(_) => self.load_lds(form, d),
+            _ => unreachable!("only elements of the lanes"),
+        }
+    }
+
+    pub(super) fn load(&mut self, key: Key) -> Zmm {
+        // The element at hand may not have come to all that it reads.
+        let uses = &self.uses[self.at..];
+        self.cache.load(self.a, key, |key| next_use(uses, key))
+    }
+
+    /// A register for a mask or a row that the element writes.
+    pub(super) fn define(&mut self, key: Key) -> Zmm {
+        let uses = &self.uses[self.at..];
+        self.cache.define(self.a, key, |key| next_use(uses, key))
+    }
+
+    pub(super) fn row(&mut self, row: u32) -> Zmm {
+        self.load(Key::Row(row))
+    }
+
+    /// A row as the last operand of an instruction: in memory if nothing else uses it.
+    fn row_operand(&mut self, row: u32) -> Operand {
+        if let Some(register) = self.cache.find(Key::Row(row)) {
+            return register.into();
+        }
+        if next_use(&self.uses[self.at + 1..], Key::Row(row)) >= Next::Never {
+            return Operand::Memory(self.cache.lanes.row(row));
+        }
+        self.row(row).into()
+    }
+
+    fn is_modified(source: &Source, float: bool) -> bool {
+        float && (source.neg || source.abs)
+    }
+
+    /// A source as the last operand of an instruction; `temporary` is for one that has to be made.
+    pub(super) fn operand(&mut self, source: &Source, float: bool, temporary: Zmm) -> Operand {
+        if Self::is_modified(source, float) {
+            return self.register(source, float, temporary).into();
+        }
+        match source.kind {
+            Kind::Vector => self.row_operand(source.value),
+            Kind::Scalar => self.load(Key::Splat(source.value)).into(),
+            _ => constant(source.value),
+        }
+    }
+
+    /// A source in a register.
+    pub(super) fn register(&mut self, source: &Source, float: bool, temporary: Zmm) -> Zmm {
+        let plain = match source.kind {
+            Kind::Vector => self.row(source.value),
+            Kind::Scalar => self.load(Key::Splat(source.value)),
+            _ => self.load(Key::Constant(source.value)),
+        };
+        if !Self::is_modified(source, float) {
+            return plain;
+        }
+        let mut from = plain;
+        if source.abs {
+            self.a.vex(VPANDD, temporary, from, constant(!SIGN));
+            from = temporary;
+        }
+        if source.neg {
+            self.a.vex(VPXORD, temporary, from, constant(SIGN));
+        }
+        temporary
+    }
+
+    pub(super) fn put(&mut self, to: Zmm, from: Zmm) {
+        if to != from {
+            self.a.vex(VMOVDQA32, to, Zmm(0), from);
+        }
+    }
+
+    /// A register for the result of an element to a row: the row's own, or where lanes are off one beside it.
+    pub(super) fn result(&mut self, row: u32) -> Zmm {
+        if self.masked { RESULT } else { self.define(Key::Row(row)) }
+    }
+
+    /// Brings a result to its row, for the active lanes.
+    pub(super) fn finish(&mut self, row: u32, result: Zmm) {
+        if !self.masked {
+            let to = self.define(Key::Row(row));
+            return self.put(to, result);
+        }
+        let exec = self.load(Key::Mask(EXEC));
+        self.row(row);
+        let to = self.define(Key::Row(row));
+        self.blend(to, to, result, exec);
+    }
+
+    /// `b` in the lanes of a mask, `a` in others.
+    pub(super) fn blend(&mut self, to: Zmm, a: Zmm, b: impl Into<Operand>, Zmm(mask): Zmm) {
+        self.a.vex(VBLENDVPS.by(mask << 4), to, a, b);
+    }
+}
+
+/// A constant in all lanes, in memory.
+pub(super) fn constant(value: u32) -> Operand {
+    Operand::Eight([value; 8])
+}

@@ -1,0 +1,381 @@
+//! Operations on halves, which are done in single precision, and on doubles, which take two registers.
+//!
+//! A single has more than twice the digits of a half: sums, differences and products of halves are rounded to one as
+//! if they had not been rounded to a single before. A fused multiply-add has too many digits for that; its single is
+//! rounded to odd, which keeps the digits that decide on the way to the half.
+
+use super::elements::steps;
+use crate::exec::di::{Di, Kind, Source, flag};
+use crate::exec::vector::vop3p::high;
+use crate::inst::Op;
+use crate::tier1::x86::asm::{Gpr, Integer, K0, Mask, Operand, Zmm};
+use crate::tier1::x86::body::{Body, ODD, SCRATCH, SIGN, scalar};
+use crate::tier1::x86::encoding::*;
+
+/// An operation on halves or on doubles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arithmetic {
+    /// By the instructions for singles, and for doubles.
+    Two(Evex, Evex),
+    /// `a - b`, the sum with `-b`.
+    Subtract,
+    /// `b - a`, the sum with `-a`.
+    ReverseSubtract,
+    Fused,
+}
+
+impl Arithmetic {
+    pub(crate) fn arity(self) -> usize {
+        if self == Arithmetic::Fused { 3 } else { 2 }
+    }
+}
+
+/// The operation on halves, if compiled code does it.
+pub(crate) fn of_halves(op: Op) -> Option<Arithmetic> {
+    Some(match op {
+        Op::V_ADD_F16 | Op::V_PK_ADD_F16 => Arithmetic::Two(VADDPS, VADDPS),
+        Op::V_SUB_F16 => Arithmetic::Subtract,
+        Op::V_MUL_F16 | Op::V_PK_MUL_F16 => Arithmetic::Two(VMULPS, VMULPS),
+        Op::V_SUBREV_F16 => Arithmetic::ReverseSubtract,
+        Op::V_FMA_F16
+        | Op::V_FMAC_F16
+        | Op::V_FMAAK_F16
+        | Op::V_FMAMK_F16
+        | Op::V_PK_FMA_F16
+        | Op::V_PK_FMAC_F16 => Arithmetic::Fused,
+        _ => return None,
+    })
+}
+
+/// The operation on doubles, if compiled code does it.
+pub(crate) fn of_doubles(op: Op) -> Option<Arithmetic> {
+    Some(match op {
+        Op::V_ADD_F64 => Arithmetic::Two(VADDPS, VADDPD),
+        Op::V_MUL_F64 => Arithmetic::Two(VMULPS, VMULPD),
+        Op::V_FMA_F64 => Arithmetic::Fused,
+        _ => return None,
+    })
+}
+
+/// The operation on whole 16-bit integers side by side, if compiled code does it.
+pub(crate) fn of_words(op: Op) -> Option<Evex> {
+    Some(match op {
+        Op::V_PK_ADD_U16 | Op::V_PK_ADD_I16 => VPADDW,
+        Op::V_PK_SUB_U16 | Op::V_PK_SUB_I16 => VPSUBW,
+        Op::V_PK_MUL_LO_U16 => VPMULLW,
+        Op::V_PK_MIN_U16 => VPMINUW,
+        Op::V_PK_MAX_U16 => VPMAXUW,
+        Op::V_PK_MIN_I16 => VPMINSW,
+        Op::V_PK_MAX_I16 => VPMAXSW,
+        _ => return None,
+    })
+}
+
+/// Sources of a packed operation, if compiled code does it with these operands.
+pub(crate) fn packed(op: Op, d: &Di) -> Option<usize> {
+    if let Some(arithmetic) = of_halves(op) {
+        return Some(arithmetic.arity());
+    }
+    // Low halves of low ones, high halves of high ones, of registers.
+    let straight = (0..2).all(|n| {
+        let source = &d.src[n];
+        source.kind == Kind::Vector && !source.high && d.imm >> (high::SELECT + n as u32) & 1 != 0
+    });
+    (of_words(op).is_some() && straight).then_some(2)
+}
+
+/// Low words of sixteen pairs in turn with the high ones: of the first eight, or the others.
+static PAIRS: [[u32; 16]; 2] = [in_turn(0), in_turn(8)];
+/// First words of sixteen pairs in two registers, and second words.
+static WORDS: [[u32; 16]; 2] = [steps(0, 2), steps(1, 2)];
+
+const fn in_turn(from: u32) -> [u32; 16] {
+    let mut pick = [0; 16];
+    let mut lane = 0;
+    while lane < 16 {
+        pick[lane] = from + lane as u32 / 2 + (lane as u32 & 1) * 16;
+        lane += 1;
+    }
+    pick
+}
+
+impl Body<'_> {
+    /// A half of a source as a single.
+    fn half_source(&mut self, source: &Source, half: u32, chunk: u8, to: Zmm) {
+        let from = self.register(&Source { neg: false, abs: false, ..*source }, false, half, chunk, to);
+        let mut at = from;
+        if source.high {
+            self.a.shift(VPSRLD.by(16), to, at, K0);
+            at = to;
+        }
+        // The low halves side by side; the destination is in `ModRM.rm`.
+        self.a.evex(VPMOVDW, at, Zmm(0), to);
+        self.a.evex(VCVTPH2PS, to, Zmm(0), to);
+        self.signs(source, to);
+    }
+
+    /// Applies `neg` and `abs` to singles.
+    fn signs(&mut self, source: &Source, value: Zmm) {
+        if source.abs {
+            self.a.evex(VPANDD, value, value, Operand::Constant(!SIGN));
+        }
+        if source.neg {
+            self.a.evex(VPXORD, value, value, Operand::Constant(SIGN));
+        }
+    }
+
+    /// Halves in the low halves of words from the singles of a temporary, rounded as `rounding` says: 0 to nearest even, 3
+    /// towards zero.
+    fn narrow(&mut self, value: Zmm, rounding: u8) {
+        self.a.evex(VCVTPS2PH.by(rounding), value, Zmm(0), value);
+        self.a.evex(VPMOVZXWD, value, Zmm(0), value);
+    }
+
+    /// An operation on halves to halves in temporary 0; 1 and 2 are used.
+    fn half_arithmetic(&mut self, arithmetic: Arithmetic, sources: &[Source; 3], half: u32, chunk: u8) {
+        let (t0, t1, t2) = (Zmm(0), Zmm(1), Zmm(2));
+        let mut sources = *sources;
+        // A NaN that is subtracted has the other sign.
+        match arithmetic {
+            Arithmetic::Subtract => sources[1].neg = !sources[1].neg,
+            Arithmetic::ReverseSubtract => sources[0].neg = !sources[0].neg,
+            Arithmetic::Two(..) | Arithmetic::Fused => {}
+        }
+        self.half_source(&sources[0], half, chunk, t0);
+        self.half_source(&sources[1], half, chunk, t1);
+        match arithmetic {
+            Arithmetic::Two(op, _) => self.a.evex(op, t0, t0, t1),
+            Arithmetic::Subtract | Arithmetic::ReverseSubtract => self.a.evex(VADDPS, t0, t0, t1),
+            Arithmetic::Fused => {
+                self.half_source(&sources[2], half, chunk, t2);
+                self.fuse_to_odd();
+            }
+        }
+        self.narrow(t0, 0);
+    }
+
+    /// `t0 * t1 + t2` to temporary 0, rounded to odd where it is not exact: of both neighbours one is odd.
+    fn fuse_to_odd(&mut self) {
+        let (t0, t1, t2, t3) = (Zmm(0), Zmm(1), Zmm(2), Zmm(3));
+        let [odd, _] = SCRATCH;
+        self.put(t3, t0, K0);
+        self.a.evex(VFMADD132PS.rounded(1), t3, t2, t1);
+        self.a.evex(VFMADD132PS.rounded(2), t0, t2, t1);
+        self.a.compare(VPTESTMD, odd, t3, Operand::Constant(1), K0);
+        self.a.masked(VMOVDQA32, t0, Zmm(0), t3, odd);
+    }
+
+    /// Puts halves in low halves of words into the low or the high halves of a row.
+    fn put_halves(&mut self, to: Zmm, value: Zmm, high: bool, mask: Mask) {
+        let either = 0xec;
+        if high {
+            self.a.shift(VPSLLD.by(16), value, value, K0);
+        }
+        let stays = if high { 0xffff } else { 0xffff_0000 };
+        self.a.masked(VPTERNLOGD.by(either), to, value, Operand::Constant(stays), mask);
+    }
+
+    /// Defines a row of halves whose other halves stay.
+    fn define_half(&mut self, row: u32) -> super::rows::Pair {
+        self.load_row(row);
+        self.define(row)
+    }
+
+    /// An operation on halves.
+    pub(crate) fn of_halves(&mut self, arithmetic: Arithmetic, d: &Di, half: u32) {
+        self.load_sources(d, arithmetic.arity(), half);
+        let to = self.define_half(d.dst + half);
+        for chunk in self.chunks() {
+            self.half_arithmetic(arithmetic, &d.src, half, chunk);
+            let mask = self.exec(half, chunk);
+            self.put_halves(to.chunk(chunk), Zmm(0), false, mask);
+        }
+    }
+
+    /// A half as a single.
+    pub(crate) fn half_to_single(&mut self, d: &Di, half: u32) {
+        self.load_sources(d, 1, half);
+        let to = self.define(d.dst + half);
+        for chunk in self.chunks() {
+            self.half_source(&d.src[0], half, chunk, Zmm(0));
+            let mask = self.exec(half, chunk);
+            self.put(to.chunk(chunk), Zmm(0), mask);
+        }
+    }
+
+    /// A single as a half.
+    pub(crate) fn single_to_half(&mut self, d: &Di, half: u32) {
+        self.load_sources(d, 1, half);
+        let to = self.define_half(d.dst + half);
+        for chunk in self.chunks() {
+            let value = self.register(&d.src[0], true, half, chunk, Zmm(0));
+            self.put(Zmm(0), value, K0);
+            self.narrow(Zmm(0), 0);
+            let mask = self.exec(half, chunk);
+            self.put_halves(to.chunk(chunk), Zmm(0), false, mask);
+        }
+    }
+
+    /// Two singles as halves, rounded towards zero.
+    pub(crate) fn singles_to_halves(&mut self, d: &Di, half: u32) {
+        self.load_sources(d, 2, half);
+        let to = self.define(d.dst + half);
+        for chunk in self.chunks() {
+            for (n, t) in [Zmm(0), Zmm(1)].into_iter().enumerate() {
+                let value = self.register(&d.src[n], true, half, chunk, t);
+                self.put(t, value, K0);
+                self.narrow(t, 3);
+            }
+            self.a.shift(VPSLLD.by(16), Zmm(1), Zmm(1), K0);
+            let mask = self.exec(half, chunk);
+            self.a.masked(VPORD, to.chunk(chunk), Zmm(0), Zmm(1), mask);
+        }
+    }
+
+    /// An operation on both halves of registers.
+    pub(crate) fn packed(&mut self, op: Op, d: &Di) {
+        for part in self.parts() {
+            let arity = packed(op, d).unwrap_or_default();
+            self.load_sources(d, arity, part);
+            let to = self.define(d.dst + part);
+            for chunk in self.chunks() {
+                let (t0, t1, mask) = (Zmm(0), Zmm(1), self.exec(part, chunk));
+                if let Some(op) = of_words(op) {
+                    let a = self.register(&d.src[0], false, part, chunk, t0);
+                    let b = self.register(&d.src[1], false, part, chunk, t1);
+                    // A mask would count words.
+                    self.a.evex(op, t0, a, b);
+                    self.put(to.chunk(chunk), t0, mask);
+                    continue;
+                }
+                let Some(arithmetic) = of_halves(op) else { unreachable!("only operations with a template") };
+                let bit = |at: u32, n: usize| d.imm >> (at + n as u32) & 1 != 0;
+                let high: [Source; 3] = core::array::from_fn(|n| Source {
+                    high: bit(high::SELECT, n),
+                    neg: bit(high::NEG, n),
+                    abs: false,
+                    ..d.src[n]
+                });
+                // The low result waits in memory that the caller's frame has no use for: there is no register left.
+                self.half_arithmetic(arithmetic, &high, part, chunk);
+                self.a.shift(VPSLLD.by(16), t0, t0, K0);
+                self.spill(t0);
+                self.half_arithmetic(arithmetic, &d.src, part, chunk);
+                self.a.masked(
+                    VPORD,
+                    to.chunk(chunk),
+                    t0,
+                    Operand::Memory(crate::tier1::x86::body::SPILL),
+                    mask,
+                );
+            }
+        }
+    }
+
+    fn spill(&mut self, value: Zmm) {
+        self.a.evex(VMOVUPS_STORE, value, Zmm(0), Operand::Memory(crate::tier1::x86::body::SPILL));
+    }
+
+    /// `v_fma_mix*`: sources are singles, or halves where `imm` says so; the result is a single or a half.
+    pub(crate) fn mixed(&mut self, narrows: bool, d: &Di) {
+        let temporaries = [Zmm(0), Zmm(1), Zmm(2)];
+        for part in self.parts() {
+            self.load_sources(d, 3, part);
+            let to = if narrows { self.define_half(d.dst + part) } else { self.define(d.dst + part) };
+            for chunk in self.chunks() {
+                for (n, t) in temporaries.into_iter().enumerate() {
+                    if d.imm >> n & 1 != 0 {
+                        self.half_source(&d.src[n], part, chunk, t);
+                    } else {
+                        let value = self.register(&d.src[n], true, part, chunk, t);
+                        self.put(t, value, K0);
+                    }
+                }
+                let [a, b, c] = temporaries;
+                self.a.evex(VFMADD132PS, a, c, b);
+                let mask = self.exec(part, chunk);
+                if narrows {
+                    self.narrow(a, 0);
+                    self.put_halves(to.chunk(chunk), a, d.flags & flag::DST_HIGH != 0, mask);
+                } else {
+                    self.put(to.chunk(chunk), a, mask);
+                }
+            }
+        }
+    }
+
+    /// Bits of a register that stay.
+    pub(crate) fn keep(&mut self, d: &Di) {
+        for half in self.parts() {
+            self.load_row(d.dst + half);
+            let to = self.define(d.dst + half);
+            for chunk in self.chunks() {
+                let (to, mask) = (to.chunk(chunk), self.exec(half, chunk));
+                self.a.masked(VPANDD, to, to, Operand::Constant(d.imm), mask);
+            }
+        }
+    }
+
+    /// Eight lanes of a source of doubles, the first or the second ones of a chunk.
+    fn double_source(&mut self, source: &Source, (half, chunk, eight): (u32, u8, usize), to: Zmm) {
+        match source.kind {
+            Kind::Vector => {
+                let low = self.load_row(source.value + half).chunk(chunk);
+                let high = self.load_row(source.value + self.halves + half).chunk(chunk);
+                self.a.evex(VMOVUPS_LOAD, to, Zmm(0), Operand::Words(PAIRS[eight]));
+                self.a.evex(VPERMI2D, to, low, high);
+            }
+            Kind::Scalar => self.a.evex(VPBROADCASTQ, to, Zmm(0), Operand::Splat(scalar(source.value))),
+            kind => {
+                let value = match kind {
+                    Kind::Signed => i64::from(source.value.cast_signed()).cast_unsigned(),
+                    Kind::High => u64::from(source.value) << 32,
+                    _ => source.value.into(),
+                };
+                self.a.evex(VPBROADCASTQ, to, Zmm(0), Operand::Constant64(value));
+            }
+        }
+        if source.abs {
+            self.a.masked(VPANDD, to, to, Operand::Constant(!SIGN), ODD);
+        }
+        if source.neg {
+            self.a.masked(VPXORD, to, to, Operand::Constant(SIGN), ODD);
+        }
+    }
+
+    /// An operation on doubles.
+    pub(crate) fn of_doubles(&mut self, arithmetic: Arithmetic, d: &Di, half: u32) {
+        let sources = &d.src[..arithmetic.arity()];
+        for source in sources.iter().filter(|source| source.kind == Kind::Vector) {
+            self.load_row(source.value + half);
+            self.load_row(source.value + self.halves + half);
+        }
+        let (low, high) = (self.define(d.dst + half), self.define(d.dst + self.halves + half));
+        if sources.iter().any(|source| source.neg || source.abs) {
+            self.a.immediate(Integer::Mov, false, Gpr::Rax, 0xaaaa);
+            self.a.mask(KMOVW_FROM, ODD, Mask(0), Mask(0));
+        }
+        let temporaries = [Zmm(1), Zmm(2), Zmm(3)];
+        for chunk in self.chunks() {
+            for eight in 0..2 {
+                for (source, t) in sources.iter().zip(temporaries) {
+                    self.double_source(source, (half, chunk, eight), t);
+                }
+                let [a, b, c] = temporaries;
+                match arithmetic {
+                    Arithmetic::Two(_, op) => self.a.evex(op, a, a, b),
+                    _ => self.a.evex(VFMADD132PD, a, c, b),
+                }
+                if eight == 0 {
+                    self.put(Zmm(0), a, K0);
+                }
+            }
+            let mask = self.exec(half, chunk);
+            for (to, pick) in [(low, &WORDS[0]), (high, &WORDS[1])] {
+                self.a.evex(VMOVUPS_LOAD, Zmm(2), Zmm(0), Operand::Words(*pick));
+                self.a.evex(VPERMI2D, Zmm(2), Zmm(0), Zmm(1));
+                self.put(to.chunk(chunk), Zmm(2), mask);
+            }
+        }
+    }
+}

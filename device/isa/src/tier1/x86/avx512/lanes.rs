@@ -1,0 +1,433 @@
+//! Vector operations on the lanes of registers.
+
+use super::masks::{EQUAL, LESS, NOT_LESS, UNORDERED};
+use crate::exec::di::{Di, Kind, Source};
+use crate::inst::Op;
+use crate::tier1::analysis::template::{self, Template};
+use crate::tier1::x86::asm::{Condition, Gpr, Integer, K0, Mask, Operand, Zmm};
+use crate::tier1::x86::body::{Body, Cold, ODD, SCRATCH};
+use crate::tier1::x86::encoding::*;
+
+impl Body<'_> {
+    /// A vector operation.
+    pub(crate) fn vector(&mut self, op: Op, d: &Di) {
+        let Some(template) = template::vector(op, d) else { unreachable!("only operations with a template") };
+        let sources = &d.src[..template.arity()];
+        let in_place = sources.iter().any(|source| source.kind == Kind::Vector && source.value == d.dst);
+        let may_leave = matches!(template, Template::Extreme(..) | Template::Curve(_));
+        let mut left = Vec::new();
+        for half in self.parts() {
+            // Nothing of one half is used in the other.
+            self.rows.unlock();
+            if half == 0 && self.halves == 2 && in_place && may_leave {
+                self.save(d.dst);
+            }
+            match template {
+                Template::ShiftPair => self.shift_pair(d, half),
+                Template::Extreme(op, zeros) => left.push(self.extreme(op, zeros, d, half)),
+                Template::MovePair => self.move_pair(d, half),
+                Template::ShiftAddPair => self.shift_add_pair(d, half),
+                Template::Halves(arithmetic) => self.of_halves(arithmetic, d, half),
+                Template::Doubles(arithmetic) => self.of_doubles(arithmetic, d, half),
+                Template::HalfToSingle => self.half_to_single(d, half),
+                Template::SingleToHalf => self.single_to_half(d, half),
+                Template::SinglesToHalves => self.singles_to_halves(d, half),
+                Template::Curve(curve) => left.push(self.curve(curve, d, half)),
+                _ => {
+                    self.load_sources(d, template.arity(), half);
+                    let pair = self.define(d.dst + half);
+                    for chunk in self.chunks() {
+                        let (to, mask) = (pair.chunk(chunk), self.exec(half, chunk));
+                        self.lanes(template, d, half, chunk, (to, mask));
+                    }
+                }
+            }
+        }
+        self.restores = None;
+        // The handler has done both halves.
+        left.into_iter().for_each(|cold| self.come_back(cold));
+    }
+
+    /// A sum or difference that saturates.
+    pub(crate) fn saturating(&mut self, op: Op, d: &Di) {
+        let (a, b) = if op == Op::V_SUBREV_NC_U32 { (1, 0) } else { (0, 1) };
+        for half in self.parts() {
+            self.rows.unlock();
+            self.load_sources(d, 2, half);
+            let pair = self.define(d.dst + half);
+            for chunk in self.chunks() {
+                let (to, mask) = (pair.chunk(chunk), self.exec(half, chunk));
+                let a = self.register(&d.src[a], false, half, chunk, Zmm(0));
+                let b = self.register(&d.src[b], false, half, chunk, Zmm(1));
+                if op == Op::V_ADD_NC_U32 {
+                    // No more than there is room for.
+                    self.a.evex(VPXORD, Zmm(2), b, Operand::Constant(u32::MAX));
+                    self.a.evex(VPMINUD, Zmm(2), a, Zmm(2));
+                    self.a.masked(VPADDD, to, Zmm(2), b, mask);
+                } else {
+                    self.a.evex(VPMAXUD, Zmm(2), a, b);
+                    self.a.masked(VPSUBD, to, Zmm(2), b, mask);
+                }
+            }
+        }
+    }
+
+    /// Sixteen lanes of an operation, to `to` where `mask` says.
+    fn lanes(&mut self, template: Template, d: &Di, half: u32, chunk: u8, (to, mask): (Zmm, Mask)) {
+        let (t0, t1, t2) = (Zmm(0), Zmm(1), Zmm(2));
+        let float = template.is_float();
+        match template {
+            Template::Move => match self.operand(&d.src[0], false, half, chunk, t0) {
+                Operand::Register(from) => self.put(to, from, mask),
+                from => self.a.masked(VPBROADCASTD, to, Zmm(0), from, mask),
+            },
+            Template::Not => {
+                let a = self.register(&d.src[0], false, half, chunk, t0);
+                self.a.masked(VPXORD, to, a, Operand::Constant(u32::MAX), mask);
+            }
+            Template::Convert(op) => {
+                let a = self.operand(&d.src[0], false, half, chunk, t0);
+                self.a.masked(op, to, Zmm(0), a, mask);
+            }
+            Template::Two(op) | Template::Float(op) => {
+                let a = self.register(&d.src[0], float, half, chunk, t0);
+                let b = self.operand(&d.src[1], float, half, chunk, t1);
+                self.a.masked(op, to, a, b, mask);
+            }
+            Template::Swapped(op) => {
+                let b = self.register(&d.src[1], float, half, chunk, t1);
+                let a = self.operand(&d.src[0], float, half, chunk, t0);
+                self.a.masked(op, to, b, a, mask);
+            }
+            Template::Subtract | Template::ReverseSubtract => {
+                // A NaN that is subtracted has the other sign, and one of `a` comes first.
+                let mut sources = [d.src[0], d.src[1]];
+                let negated = &mut sources[usize::from(template == Template::Subtract)];
+                negated.neg = !negated.neg;
+                let a = self.register(&sources[0], float, half, chunk, t0);
+                let b = self.operand(&sources[1], float, half, chunk, t1);
+                self.a.masked(VADDPS, to, a, b, mask);
+            }
+            Template::Fused => self.fused(d, half, chunk, (to, mask)),
+            Template::Bits(function) => {
+                let a = self.register(&d.src[0], false, half, chunk, t0);
+                let b = self.register(&d.src[1], false, half, chunk, t1);
+                let c = self.operand(&d.src[2], false, half, chunk, t2);
+                self.put(t0, a, K0);
+                self.a.evex(VPTERNLOGD.by(function), t0, b, c);
+                self.put(to, t0, mask);
+            }
+            Template::Chain(first, second) => {
+                // What is the same for all lanes is still there behind the first sixteen.
+                let same = d.src[..2].iter().all(|source| source.kind != Kind::Vector);
+                if !same || chunk == self.chunks().start {
+                    let a = self.register(&d.src[0], false, half, chunk, t0);
+                    let b = self.operand(&d.src[1], false, half, chunk, t1);
+                    self.a.evex(first, t0, a, b);
+                }
+                let c = self.operand(&d.src[2], false, half, chunk, t2);
+                self.a.masked(second, to, t0, c, mask);
+            }
+            Template::Shift(by_lanes, by_constant) => {
+                if d.src[0].kind == Kind::Vector || d.src[0].kind == Kind::Scalar {
+                    let count = self.count(&d.src[0], half, chunk, t0);
+                    let b = self.register(&d.src[1], false, half, chunk, t1);
+                    self.a.masked(by_lanes, to, b, count, mask);
+                } else {
+                    let b = self.register(&d.src[1], false, half, chunk, t1);
+                    self.a.shift(by_constant.by(d.src[0].value as u8 & 31), to, b, mask);
+                }
+            }
+            Template::ShiftThen(op) => {
+                let a = self.register(&d.src[0], false, half, chunk, t0);
+                self.shifted_left(&d.src[1], half, chunk, (t0, a));
+                let c = self.operand(&d.src[2], false, half, chunk, t2);
+                self.a.masked(op, to, t0, c, mask);
+            }
+            Template::AddShift => {
+                let a = self.register(&d.src[0], false, half, chunk, t0);
+                let b = self.operand(&d.src[1], false, half, chunk, t1);
+                self.a.evex(VPADDD, t0, a, b);
+                self.shifted_left(&d.src[2], half, chunk, (t0, t0));
+                self.put(to, t0, mask);
+            }
+            Template::Extract => {
+                let a = self.register(&d.src[0], false, half, chunk, t0);
+                self.a.shift(VPSRLD.by(d.src[1].value as u8 & 31), t0, a, K0);
+                let ones = !(u32::MAX << (d.src[2].value & 31));
+                self.a.masked(VPANDD, to, t0, Operand::Constant(ones), mask);
+            }
+            Template::Align => {
+                let count = d.src[2].value as u8 & 31;
+                let a = self.register(&d.src[0], false, half, chunk, t0);
+                let b = self.register(&d.src[1], false, half, chunk, t1);
+                if count == 0 {
+                    return self.put(to, b, mask);
+                }
+                self.a.shift(VPSLLD.by(32 - count), t0, a, K0);
+                self.a.shift(VPSRLD.by(count), t1, b, K0);
+                self.a.masked(VPORD, to, t0, t1, mask);
+            }
+            Template::Multiply24 | Template::MultiplyAdd24 => {
+                let a = self.register(&d.src[0], false, half, chunk, t0);
+                let b = self.register(&d.src[1], false, half, chunk, t1);
+                self.a.evex(VPANDD, t0, a, Operand::Constant(0xff_ffff));
+                self.a.evex(VPANDD, t1, b, Operand::Constant(0xff_ffff));
+                if template == Template::Multiply24 {
+                    return self.a.masked(VPMULLD, to, t0, t1, mask);
+                }
+                self.a.evex(VPMULLD, t0, t0, t1);
+                let c = self.operand(&d.src[2], false, half, chunk, t2);
+                self.a.masked(VPADDD, to, t0, c, mask);
+            }
+            Template::ConvertByte(byte) => {
+                let a = self.register(&d.src[0], false, half, chunk, t0);
+                self.a.shift(VPSRLD.by(byte * 8), t0, a, K0);
+                self.a.evex(VPANDD, t0, t0, Operand::Constant(0xff));
+                self.a.masked(VCVTDQ2PS, to, Zmm(0), t0, mask);
+            }
+            Template::ToUnsigned => {
+                let a = self.register(&d.src[0], true, half, chunk, t0);
+                // Of a NaN and zero the second source is the larger one.
+                self.a.evex(VMAXPS, t0, a, Operand::Constant(0));
+                self.a.masked(VCVTTPS2UDQ, to, Zmm(0), t0, mask);
+            }
+            Template::Reciprocal => {
+                self.reciprocals(d, half, chunk);
+                self.put(to, Zmm(3), mask);
+            }
+            Template::ToSigned => {
+                let (a, [k, l]) = (self.register(&d.src[0], true, half, chunk, t0), SCRATCH);
+                // Not less than 2^31, or a NaN.
+                self.a.compare(VCMPPS.by(NOT_LESS), k, a, Operand::Constant(0x4f00_0000), K0);
+                self.a.compare(VCMPPS.by(UNORDERED), l, a, Operand::Register(a), K0);
+                self.a.evex(VCVTTPS2DQ, t1, Zmm(0), a);
+                self.a.masked(VPBROADCASTD, t1, Zmm(0), Operand::Constant(i32::MAX as u32), k);
+                self.a.masked(VPXORD, t1, t1, t1, l);
+                self.put(to, t1, mask);
+            }
+            Template::MultiplyHigh => {
+                self.products(d, half, chunk);
+                self.put(to, t1, mask);
+            }
+            Template::ShiftPair
+            | Template::Extreme(..)
+            | Template::MovePair
+            | Template::ShiftAddPair
+            | Template::Halves(_)
+            | Template::Doubles(_)
+            | Template::HalfToSingle
+            | Template::SingleToHalf
+            | Template::SinglesToHalves
+            | Template::Curve(_) => unreachable!("done by halves"),
+        }
+    }
+
+    /// `a * b + c`: the form of the instruction decides which NaN comes first, `a`, `b`, then `c` in each of these.
+    fn fused(&mut self, d: &Di, half: u32, chunk: u8, (to, mask): (Zmm, Mask)) {
+        let (t0, t1, t2) = (Zmm(0), Zmm(1), Zmm(2));
+        let [x, y, z] = &d.src;
+        let adds_to_itself = z.is_plain_vector() && z.value == d.dst;
+        if adds_to_itself {
+            let a = self.register(x, true, half, chunk, t0);
+            let b = self.operand(y, true, half, chunk, t1);
+            return self.a.masked(VFMADD231PS, to, a, b, mask);
+        }
+        let a = self.register(x, true, half, chunk, t0);
+        let c = self.register(z, true, half, chunk, t2);
+        let b = self.operand(y, true, half, chunk, t1);
+        // In place where that destroys no source, or where the source is the destination.
+        let in_place = mask == K0 && c != to && b != Operand::Register(to);
+        let at = if in_place || (mask == K0 && a == to) { to } else { t0 };
+        self.put(at, a, K0);
+        self.a.evex(VFMADD132PS, at, c, b);
+        self.put(to, at, mask);
+    }
+
+    /// A shift count of five bits.
+    fn count(&mut self, source: &Source, half: u32, chunk: u8, temporary: Zmm) -> Zmm {
+        let count = self.register(source, false, half, chunk, temporary);
+        self.a.evex(VPANDD, temporary, count, Operand::Constant(31));
+        temporary
+    }
+
+    fn shifted_left(&mut self, count: &Source, half: u32, chunk: u8, (to, from): (Zmm, Zmm)) {
+        if count.kind == Kind::Vector || count.kind == Kind::Scalar {
+            let count = self.count(count, half, chunk, Zmm(3));
+            self.a.evex(VPSLLVD, to, from, count);
+        } else {
+            self.a.shift(VPSLLD.by(count.value as u8 & 31), to, from, K0);
+        }
+    }
+
+    /// The smaller or larger of two: NaNs are left to the handler, by the way that is returned.
+    fn extreme(&mut self, op: Evex, zeros: Evex, d: &Di, half: u32) -> Cold {
+        let (t0, t1, t2) = (Zmm(0), Zmm(1), Zmm(2));
+        let [k, l] = SCRATCH;
+        for (chunk, to) in [(0, k), (1, l)] {
+            let a = self.register(&d.src[0], true, half, chunk, t0);
+            let b = self.operand(&d.src[1], true, half, chunk, t1);
+            self.a.compare(VCMPPS.by(UNORDERED), to, a, b, self.exec(half, chunk));
+        }
+        let cold = self.leave_if_any(k, l);
+        let pair = self.define(d.dst + half);
+        for chunk in self.chunks() {
+            let a = self.register(&d.src[0], true, half, chunk, t0);
+            let b = self.operand(&d.src[1], true, half, chunk, t1);
+            self.a.compare(VCMPPS.by(EQUAL), k, a, b, K0);
+            self.a.evex(op, t2, a, b);
+            self.a.masked(zeros, t2, a, b, k);
+            let mask = self.exec(half, chunk);
+            self.put(pair.chunk(chunk), t2, mask);
+        }
+        cold
+    }
+
+    /// Leaves the element to its handler if a lane is in either mask.
+    pub(crate) fn leave_if_any(&mut self, k: Mask, l: Mask) -> Cold {
+        let cold = self.leave();
+        self.a.mask(KORTESTW, k, Mask(0), l);
+        self.a.jump_if(Condition::NotEqual, cold.entry);
+        cold
+    }
+
+    /// The low halves of 64-bit products to temporary 0, the high halves to 1; 2 and 3 are used.
+    pub(crate) fn products(&mut self, d: &Di, half: u32, chunk: u8) {
+        let (t0, t1, t2, t3) = (Zmm(0), Zmm(1), Zmm(2), Zmm(3));
+        let a = self.register(&d.src[0], false, half, chunk, t0);
+        let b = self.register(&d.src[1], false, half, chunk, t3);
+        self.a.immediate(Integer::Mov, false, Gpr::Rax, 0xaaaa);
+        self.a.mask(KMOVW_FROM, ODD, Mask(0), Mask(0));
+        self.a.evex(VPMULUDQ, t1, a, b);
+        self.a.shift(VPSRLQ.by(32), t2, a, K0);
+        self.a.shift(VPSRLQ.by(32), t3, b, K0);
+        self.a.evex(VPMULUDQ, t2, t2, t3);
+        self.a.shift(VPSLLQ.by(32), t3, t2, K0);
+        self.put(t0, t1, K0);
+        self.put(t0, t3, ODD);
+        self.a.shift(VPSRLQ.by(32), t1, t1, K0);
+        self.put(t1, t2, ODD);
+    }
+
+    fn shift_pair(&mut self, d: &Di, half: u32) {
+        let (t0, t1) = (Zmm(0), Zmm(1));
+        let count = d.src[0].value as u8 & 63;
+        let low = self.load_row(d.src[1].value + half);
+        let high = self.load_row(d.src[1].value + half + self.halves);
+        let (to_low, to_high) = (self.define(d.dst + half), self.define(d.dst + half + self.halves));
+        for chunk in self.chunks() {
+            let (low, high, mask) = (low.chunk(chunk), high.chunk(chunk), self.exec(half, chunk));
+            let by = count & 31;
+            let (to, to_up) = (to_low.chunk(chunk), to_high.chunk(chunk));
+            if mask == K0 && (1..32).contains(&count) && to_up != low {
+                self.a.shift(VPSRLD.by(32 - by), t0, low, K0);
+                self.a.shift(VPSLLD.by(by), to_up, high, K0);
+                self.a.evex(VPORD, to_up, to_up, t0);
+                // The high half has been read.
+                self.a.shift(VPSLLD.by(by), to, low, K0);
+                continue;
+            }
+            self.a.shift(VPSLLD.by(by), t0, low, K0);
+            if count < 32 {
+                self.a.shift(VPSLLD.by(by), t1, high, K0);
+                if by > 0 {
+                    self.a.shift(VPSRLD.by(32 - by), Zmm(2), low, K0);
+                    self.a.evex(VPORD, t1, t1, Zmm(2));
+                }
+                self.put(to, t0, mask);
+                self.put(to_up, t1, mask);
+            } else {
+                self.put(to_up, t0, mask);
+                self.a.evex(VPXORD, t1, t1, t1);
+                self.put(to, t1, mask);
+            }
+        }
+    }
+
+    fn move_pair(&mut self, d: &Di, half: u32) {
+        let words: Vec<_> = self.chunks().map(|chunk| (chunk, self.wide(&d.src[0], half, chunk))).collect();
+        let (low, high) = (self.define(d.dst + half), self.define(d.dst + self.halves + half));
+        for (chunk, (from_low, from_high)) in words {
+            let mask = self.exec(half, chunk);
+            // One may be where the other goes.
+            self.in_register(Zmm(0), from_low);
+            self.in_register(Zmm(1), from_high);
+            self.put(low.chunk(chunk), Zmm(0), mask);
+            self.put(high.chunk(chunk), Zmm(1), mask);
+        }
+    }
+
+    fn in_register(&mut self, to: Zmm, from: Operand) {
+        match from {
+            Operand::Register(from) => self.put(to, from, K0),
+            from => self.a.evex(VPBROADCASTD, to, Zmm(0), from),
+        }
+    }
+
+    /// `v_lshl_add_u64` by a constant.
+    fn shift_add_pair(&mut self, d: &Di, half: u32) {
+        let (t0, t1, t2) = (Zmm(0), Zmm(1), Zmm(2));
+        let count = d.src[1].value as u8 & 7;
+        for source in [&d.src[0], &d.src[2]] {
+            self.wide(source, half, 0);
+        }
+        let (to_low, to_high) = (self.define(d.dst + half), self.define(d.dst + self.halves + half));
+        for chunk in self.chunks() {
+            let mask = self.exec(half, chunk);
+            let (low, high) = self.wide(&d.src[0], half, chunk);
+            self.in_register(t0, low);
+            self.in_register(t1, high);
+            if count > 0 {
+                self.a.shift(VPSRLD.by(32 - count), t2, t0, K0);
+                self.a.shift(VPSLLD.by(count), t0, t0, K0);
+                self.a.shift(VPSLLD.by(count), t1, t1, K0);
+                self.a.evex(VPORD, t1, t1, t2);
+            }
+            let (low, high) = self.wide(&d.src[2], half, chunk);
+            self.a.evex(VPADDD, t2, t0, low);
+            self.a.compare(VPCMPUD.by(LESS), ODD, t2, t0, K0);
+            self.a.evex(VPADDD, t1, t1, high);
+            self.a.masked(VPADDD, t1, t1, Operand::Constant(1), ODD);
+            self.put(to_low.chunk(chunk), t2, mask);
+            self.put(to_high.chunk(chunk), t1, mask);
+        }
+    }
+
+    /// Both operations of a VOPD: all sources are read before either result is written.
+    pub(crate) fn pair(&mut self, (x, y): (Op, Op), d: &Di) {
+        let vector = |value: u32| Source { value, kind: Kind::Vector, ..Source::ZERO };
+        let first = Di { src: [d.src[0], vector(d.src[2].value), vector(d.dst)], ..*d };
+        let second = Di { dst: d.dst2, src: [d.src[1], vector(d.imm), vector(d.dst2)], ..*d };
+        let reads = |d: &Di, row: u32| d.src.iter().any(|s| s.kind == Kind::Vector && s.value == row);
+        let (Some(of_x), Some(of_y)) = (template::vector(x, &first), template::vector(y, &second)) else {
+            unreachable!("only pairs with templates");
+        };
+        let clash = reads(&Di { src: [second.src[0], second.src[1], Source::ZERO], ..second }, d.dst);
+        self.load_sources(&first, of_x.arity(), 0);
+        self.load_sources(&second, of_y.arity(), 0);
+        let (place_x, place_y) = (self.define(d.dst), self.define(d.dst2));
+        for chunk in self.chunks() {
+            let (to_x, to_y) = (place_x.chunk(chunk), place_y.chunk(chunk));
+            let mask = self.exec(0, chunk);
+            if clash {
+                self.put(Zmm(3), to_x, K0);
+                self.fused_or_two(of_x, &first, chunk, (Zmm(3), K0));
+                self.lanes(of_y, &second, 0, chunk, (to_y, mask));
+                self.put(to_x, Zmm(3), mask);
+            } else {
+                self.lanes(of_x, &first, 0, chunk, (to_x, mask));
+                self.lanes(of_y, &second, 0, chunk, (to_y, mask));
+            }
+        }
+    }
+
+    /// As [`Body::lanes`] for an operation of a pair, to a register that is not its row's.
+    fn fused_or_two(&mut self, template: Template, d: &Di, chunk: u8, to: (Zmm, Mask)) {
+        if template == Template::Fused {
+            let a = self.register(&d.src[0], true, 0, chunk, Zmm(0));
+            let b = self.operand(&d.src[1], true, 0, chunk, Zmm(1));
+            return self.a.masked(VFMADD231PS, to.0, a, b, to.1);
+        }
+        self.lanes(template, d, 0, chunk, to);
+    }
+}

@@ -1,0 +1,19 @@
+//! Code for x86-64, with AVX-512 or AVX2.
+
+pub(super) mod affine;
+pub(super) mod asm;
+pub(super) mod atomic;
+pub(super) mod avx2;
+pub(super) mod avx512;
+pub(super) mod body;
+pub(super) mod code;
+pub(super) mod code_memory;
+pub(super) mod compile;
+pub(super) mod encoding;
+pub(super) mod kept;
+pub(super) mod run;
+pub(super) mod scalar;
+pub(super) mod smem;
+#[cfg(test)]
+pub(super) mod tests;
+pub(super) mod times;
