@@ -223,6 +223,7 @@ fn waves_stop_at_a_breakpoint_and_go_on_by_instructions_and_altogether() {
     let after = pc();
     inspector.step(wave, 1).unwrap();
     assert_ne!(pc(), after);
+    assert!(inspector.remove_break(number) && !inspector.remove_break(number));
     // All others stay where they are: no more executes than this wave's steps. A turn of another wave has many more instructions.
     let mut executed = driver.gpu.stats().wave_instructions + STEPS;
     for _ in 0..STEPS {
@@ -236,7 +237,6 @@ fn waves_stop_at_a_breakpoint_and_go_on_by_instructions_and_altogether() {
     assert!(inspector.wave(wave, WaveParts::default()).is_err(), "it has not ended after {steps} steps");
     assert!(driver.gpu.stats().wave_instructions <= executed + steps);
     assert_eq!((driver.ram_u64(spin.done), inspector.waves().unwrap().waves.len()), (1, 1));
-    assert!(inspector.remove_break(number) && !inspector.remove_break(number));
     inspector.proceed();
     eventually("the kernel completes", || driver.ram_u64(spin.done) == 0);
     assert!(!inspector.status().halted);
