@@ -63,11 +63,13 @@ const DEBUGGED: &str = "host-vmm/tests/kernels";
 const FOLDERS: &[&str] =
     &["guest-runtime/kernels", "tests/kernels", PROGRAMS, DEBUGGED, "device/tests/fixtures"];
 
-/// The driver's trap handlers, by processor, without extension: each is assembled to the bytes of its code.
+/// The source of the driver's trap handlers, which includes other files of its folder.
+const TRAP_HANDLER: &str = "guest-driver/core/src/asic/trap_handler/trap_handler.s";
+/// The code that it is assembled to, by processor.
 const TRAP_HANDLERS: &[(&str, &str)] = &[
-    ("gfx1100", "guest-driver/core/src/asic/gfx11/trap_handler"),
-    ("gfx942", "guest-driver/core/src/asic/gfx9/trap_handler"),
-    ("gfx1201", "guest-driver/core/src/asic/gfx12/trap_handler"),
+    ("gfx1100", "guest-driver/core/src/asic/gfx11/trap_handler.bin"),
+    ("gfx942", "guest-driver/core/src/asic/gfx9/trap_handler.bin"),
+    ("gfx1201", "guest-driver/core/src/asic/gfx12/trap_handler.bin"),
 ];
 /// Program that takes the code out of an object.
 const OBJCOPY: &str = "llvm-objcopy-19";
@@ -132,21 +134,22 @@ fn compile_all(root: &Path, name: &str, scratch: &Path, check: bool) -> anyhow::
 }
 
 fn assemble_all(root: &Path, scratch: &Path, check: bool) -> anyhow::Result<()> {
+    let folder = Path::new(TRAP_HANDLER).parent().context("the trap handler's source is in no folder")?;
     let mut stale = Vec::new();
-    for (processor, stem) in TRAP_HANDLERS {
+    for &(processor, committed) in TRAP_HANDLERS {
         let (object, code) = (scratch.join("trap_handler.o"), scratch.join("trap_handler.bin"));
         let mut assemble = Command::new(CLANG);
         assemble.current_dir(root).args(["-x", "assembler", "-target", "amdgcn-amd-amdhsa"]);
-        assemble.arg(format!("-mcpu={processor}")).args(["-mcode-object-version=5", "-c"]);
-        assemble.arg(format!("{stem}.s")).arg("-o").arg(&object);
+        assemble.arg(format!("-mcpu={processor}")).arg("-mcode-object-version=5");
+        assemble.arg("-I").arg(folder).arg("-c").arg(TRAP_HANDLER).arg("-o").arg(&object);
         let status = assemble.status().with_context(|| format!("cannot run {CLANG}"))?;
-        ensure!(status.success(), "{CLANG} failed on {stem}.s ({status})");
+        ensure!(status.success(), "{CLANG} failed on {TRAP_HANDLER} for {processor} ({status})");
         let mut copy = Command::new(OBJCOPY);
         copy.args(["-O", "binary", "-j", ".text"]).args([&object, &code]);
         let status = copy.status().with_context(|| format!("cannot run {OBJCOPY}"))?;
-        ensure!(status.success(), "{OBJCOPY} failed on {stem}.s ({status})");
-        if !is_kept(&root.join(format!("{stem}.bin")), &std::fs::read(&code)?, check)? {
-            stale.push(format!("{stem}.bin"));
+        ensure!(status.success(), "{OBJCOPY} failed on {TRAP_HANDLER} for {processor} ({status})");
+        if !is_kept(&root.join(committed), &std::fs::read(&code)?, check)? {
+            stale.push(committed);
         }
     }
     refuse_stale(&stale)
@@ -169,8 +172,9 @@ fn is_kept(committed: &Path, fresh: &[u8], check: bool) -> anyhow::Result<bool> 
     Ok(same || !check)
 }
 
-fn refuse_stale(stale: &[String]) -> anyhow::Result<()> {
-    ensure!(stale.is_empty(), "{} differ from their sources: run `cargo xtask kernels`", stale.join(", "));
+fn refuse_stale<T: AsRef<str>>(stale: &[T]) -> anyhow::Result<()> {
+    let names: Vec<&str> = stale.iter().map(AsRef::as_ref).collect();
+    ensure!(names.is_empty(), "{} differ from their sources: run `cargo xtask kernels`", names.join(", "));
     Ok(())
 }
 

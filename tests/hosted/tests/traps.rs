@@ -419,25 +419,30 @@ fn hardware_registers_describe_the_wave() {
 }
 
 #[test]
-fn trap_handler_is_what_its_source_assembles_to() {
-    let handler =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guest-driver/core/src/asic/gfx11/trap_handler");
+fn trap_handlers_are_what_their_source_assembles_to() {
+    let asic = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../guest-driver/core/src/asic");
+    let source = asic.join("trap_handler");
     let folder = tempfile::tempdir().unwrap();
-    let object = folder.path().join("trap_handler.o");
-    let status = Command::new(clang().unwrap())
-        .args(["-x", "assembler", "-target", "amdgcn-amd-amdhsa", "-mcpu=gfx1100", "-c"])
-        .arg(handler.with_extension("s"))
-        .arg("-o")
-        .arg(&object)
-        .status()
-        .unwrap();
-    assert!(status.success());
-    let bytes = std::fs::read(object).unwrap();
-    let file = object::File::parse(&*bytes).unwrap();
-    let code = file.section_by_name(".text").unwrap();
-    let committed = std::fs::read(handler.with_extension("bin")).unwrap();
-    assert!(code.data().unwrap() == committed, "run `cargo xtask kernels`");
-    assert_eq!(code.relocations().count(), 0);
+    for (processor, generation) in [("gfx1100", "gfx11"), ("gfx942", "gfx9"), ("gfx1201", "gfx12")] {
+        let object = folder.path().join(processor);
+        let status = Command::new(clang().unwrap())
+            .args(["-x", "assembler", "-target", "amdgcn-amd-amdhsa", "-c"])
+            .arg(format!("-mcpu={processor}"))
+            .arg("-I")
+            .arg(&source)
+            .arg(source.join("trap_handler.s"))
+            .arg("-o")
+            .arg(&object)
+            .status()
+            .unwrap();
+        assert!(status.success(), "{processor}");
+        let bytes = std::fs::read(object).unwrap();
+        let file = object::File::parse(&*bytes).unwrap();
+        let code = file.section_by_name(".text").unwrap();
+        let committed = std::fs::read(asic.join(generation).join("trap_handler.bin")).unwrap();
+        assert!(code.data().unwrap() == committed, "{processor}: run `cargo xtask kernels`");
+        assert_eq!(code.relocations().count(), 0);
+    }
 }
 
 #[test]
