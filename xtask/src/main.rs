@@ -15,6 +15,7 @@ macro_rules! note {
 }
 
 mod cases;
+mod compare;
 mod fuzz;
 mod installed;
 mod isa_gen;
@@ -64,6 +65,8 @@ enum Command {
     },
     /// Compile and run the small programs of `tests/cases`, which say whether results are those of a card.
     Cases(cases::Options),
+    /// Measure two builds of belfry in turns, and print the ratio of each figure.
+    Compare(compare::Options),
     /// Run the fuzz targets of `fuzz/`, two at a time.
     Fuzz(fuzz::Options),
     /// Install belfry from a copy of the tree, move the copy away, and run what was installed without Rust.
@@ -208,6 +211,7 @@ fn main() -> Result<()> {
         Command::Rocm(options) => rocm::run(root, &options),
         Command::Suite { mode, arguments } => suite(&mode, &arguments),
         Command::Cases(options) => cases::run(root, &options),
+        Command::Compare(options) => compare::run(&options),
         Command::Fuzz(options) => fuzz::run(root, &options),
         Command::Installed { debug } => installed::run(root, debug),
         Command::Tidy(options) => xtask::tidy::run(root, &options),
