@@ -12,7 +12,10 @@ use core::fmt;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::pci::{DOORBELL_BAR_SIZE, DOORBELL_SIZE};
+/// Bytes of the doorbells' BAR.
+pub const DOORBELL_BAR_SIZE: u64 = 2 << 20;
+/// Bytes of one 64-bit doorbell.
+pub const DOORBELL_SIZE: u64 = 8;
 
 /// Place of a doorbell in dwords, as `CP_HQD_PQ_DOORBELL_CONTROL.DOORBELL_OFFSET` has it.
 #[derive(

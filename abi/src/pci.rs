@@ -3,6 +3,8 @@
 //! Identity and BAR order are those of a Radeon RX 7900 XTX (Navi 31). Doorbell assignment: Linux
 //! `drivers/gpu/drm/amd/amdgpu/amdgpu_doorbell.h`, `enum AMDGPU_NAVI10_DOORBELL_ASSIGNMENT`, in units of 64 bits.
 
+pub use crate::doorbell::{DOORBELL_BAR_SIZE, DOORBELL_SIZE};
+
 /// AMD.
 pub const VENDOR_ID: u16 = 0x1002;
 /// Navi 31.
@@ -23,8 +25,6 @@ pub const BAR_DOORBELLS: u8 = 2;
 /// BAR of the registers, 32-bit.
 pub const BAR_REGISTERS: u8 = 5;
 
-/// Bytes of [`BAR_DOORBELLS`].
-pub const DOORBELL_BAR_SIZE: u64 = 2 << 20;
 /// Bytes of [`BAR_REGISTERS`].
 pub const REGISTER_BAR_SIZE: u64 = 1 << 20;
 
@@ -42,8 +42,6 @@ pub const HDP_REMAP_OFFSET: u64 = 0x7_f000;
 /// Bytes of the configuration space.
 pub const CONFIG_SPACE_SIZE: usize = 4096;
 
-/// Bytes of one 64-bit doorbell.
-pub const DOORBELL_SIZE: u64 = 8;
 /// Bytes of a process's doorbell slice: two pages, 1024 doorbells.
 pub const DOORBELL_SLICE_SIZE: u64 = 8192;
 

@@ -2,6 +2,7 @@
 
 mod arrows;
 mod chips;
+mod layers;
 mod links;
 mod modules;
 mod prose;
@@ -13,11 +14,6 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
-
-/// Crates whose top-level modules must not form a cycle, by their source folders, with the arrows that still may be on one. Such a list
-/// can only become shorter.
-const LAYERED: &[(&str, &[modules::Exception])] =
-    &[("device/src", &[("device", "inspect"), ("shader", "firmware")]), ("guest-driver/core/src", &[])];
 
 /// The longest a hand-written source file may be, in lines.
 const LONGEST_FILE: usize = 500;
@@ -40,7 +36,7 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
         arrows::shown(root, true)?;
     }
     let mut findings = arrows::findings(root)?;
-    findings.extend(cycles(root)?);
+    findings.extend(layers::findings(root)?);
     findings.extend(lengths(root)?);
     findings.extend(text(root)?);
     findings.extend(choices(root)?);
@@ -75,27 +71,6 @@ pub fn metadata(manifest: &Path) -> Result<Value> {
         String::from_utf8_lossy(&output.stderr)
     );
     Ok(serde_json::from_slice(&output.stdout)?)
-}
-
-/// Module arrows: those of each crate in [`LAYERED`] must form no cycle.
-fn cycles(root: &Path) -> Result<Vec<String>> {
-    let mut findings = Vec::new();
-    for (folder, exceptions) in LAYERED {
-        let mut sources = Vec::new();
-        for path in tracked(root)? {
-            let Ok(below) = path.strip_prefix(folder) else { continue };
-            if below.extension().is_none_or(|extension| extension != "rs") {
-                continue;
-            }
-            let Ok(text) = fs::read_to_string(root.join(&path)) else { continue };
-            sources.push(modules::Source { path: below.to_string_lossy().into_owned(), text });
-        }
-        ensure!(!sources.is_empty(), "{folder} has no sources: correct LAYERED (xtask/src/tidy.rs)");
-        findings.extend(
-            modules::findings(&sources, exceptions).into_iter().map(|finding| format!("{folder}: {finding}")),
-        );
-    }
-    Ok(findings)
 }
 
 /// Chips decide in their own places.

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use belfry_device::GpuConfig;
 use belfry_image::Qemu;
+use belfry_image::tools::Uefi;
 use belfry_machine::DiskConfig;
 
-use super::qemu::Accelerator;
 use super::share::Share;
 use super::terminal::Terminal;
 
@@ -144,6 +144,51 @@ impl Default for GuestConfig {
             append: Vec::new(),
             boot_timeout: Duration::from_secs(180),
         }
+    }
+}
+
+/// Configuration of the boot of a user's own system ([`crate::System`]).
+#[derive(Debug)]
+pub struct SystemConfig {
+    /// The disk with the system; the guest's writes to it are forgotten.
+    pub disk: DiskConfig,
+    /// The UEFI firmware; `None`: QEMU's BIOS.
+    pub uefi: Option<Uefi>,
+    /// Further disks.
+    pub disks: Vec<DiskConfig>,
+    /// The GPU.
+    pub gpu: GpuConfig,
+    /// Virtual CPUs.
+    pub cpus: u32,
+    /// Bytes of guest memory.
+    pub memory: u64,
+    /// A network card that is connected to the host's network.
+    pub network: bool,
+    /// The port of this machine that leads to the guest's ssh.
+    pub ssh: Option<u16>,
+    /// Credentials for a guest with systemd: name, and a text of one line.
+    pub credentials: Vec<(String, String)>,
+    /// Shows the guest's output on its first serial port, and takes the keys of [`System::type_keys`](crate::System::type_keys).
+    pub terminal: Option<Arc<Terminal>>,
+    /// Choices for QEMU.
+    pub qemu: QemuConfig,
+}
+
+/// Ways of running guest code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accelerator {
+    /// Hardware virtualisation.
+    Kvm,
+    /// QEMU's translator, on any machine.
+    Tcg,
+}
+
+impl std::fmt::Display for Accelerator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Kvm => "kvm",
+            Self::Tcg => "tcg",
+        })
     }
 }
 

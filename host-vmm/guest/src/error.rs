@@ -119,3 +119,9 @@ pub enum GuestError {
     #[error("the vfio-user server ended: {0}")]
     Server(#[from] ServerError),
 }
+
+/// Makes the error of a host's file or socket; `what` names the step.
+pub(crate) fn failed(what: &str) -> impl FnOnce(io::Error) -> GuestError + use<> {
+    let what = what.to_owned();
+    move |source| GuestError::Io { what, source }
+}

@@ -8,7 +8,7 @@ use std::time::Duration;
 use belfry_device::Gpu;
 use belfry_machine::snapshot::Saver;
 
-use super::GuestError;
+use crate::error::GuestError;
 
 /// Bytes of a console's end that are kept at least.
 pub(super) const CONSOLE: u64 = 1 << 20;

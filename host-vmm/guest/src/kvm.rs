@@ -17,7 +17,7 @@ use super::host::{CONSOLE, Host};
 use super::network::Passt;
 use super::share;
 use super::terminal::Terminal;
-use super::{GuestError, failed};
+use crate::error::{GuestError, failed};
 
 /// Limit of the machine itself; the callers of the guest have limits of their own.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);

@@ -25,7 +25,9 @@ use super::network;
 use super::qemu::QemuHost;
 use super::share::{self, Share};
 use super::terminal::{Terminal, Typing};
-use super::{Exit, GuestError, Phases, ProgramId, Stream, failed};
+use crate::error::{GuestError, failed};
+use crate::phases::Phases;
+use crate::program::{Exit, ProgramId, Stream};
 use pending::Pending;
 
 /// Time limit of a step of the guest beyond the program's own time.

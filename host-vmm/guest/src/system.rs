@@ -3,44 +3,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use belfry_device::{Gpu, GpuConfig};
+use belfry_device::Gpu;
 use belfry_image::Cache;
-use belfry_image::tools::Uefi;
-use belfry_machine::DiskConfig;
 
-use super::config::QemuConfig;
+use super::config::SystemConfig;
 use super::console::Console;
 use super::host::Host as _;
 use super::qemu::QemuHost;
 use super::terminal::{Terminal, Typing};
-use super::{GuestError, failed};
-
-/// Configuration of such a system's boot.
-#[derive(Debug)]
-pub struct SystemConfig {
-    /// The disk with the system; the guest's writes to it are forgotten.
-    pub disk: DiskConfig,
-    /// The UEFI firmware; `None`: QEMU's BIOS.
-    pub uefi: Option<Uefi>,
-    /// Further disks.
-    pub disks: Vec<DiskConfig>,
-    /// The GPU.
-    pub gpu: GpuConfig,
-    /// Virtual CPUs.
-    pub cpus: u32,
-    /// Bytes of guest memory.
-    pub memory: u64,
-    /// A network card that is connected to the host's network.
-    pub network: bool,
-    /// The port of this machine that leads to the guest's ssh.
-    pub ssh: Option<u16>,
-    /// Credentials for a guest with systemd: name, and a text of one line.
-    pub credentials: Vec<(String, String)>,
-    /// Shows the guest's output on its first serial port, and takes the keys of [`System::type_keys`].
-    pub terminal: Option<Arc<Terminal>>,
-    /// Choices for QEMU.
-    pub qemu: QemuConfig,
-}
+use crate::error::{GuestError, failed};
 
 /// A user's own system that runs; dropping it ends the machine.
 #[derive(Debug)]

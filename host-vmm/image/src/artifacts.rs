@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::cache::{Cache, Manifest};
 use super::fetch::{Apt, BACKPORTS, FetchError};
+use super::freshness::Freshness;
 use super::obtain::obtain;
 use super::progress::Progress;
 
@@ -55,15 +56,6 @@ pub struct Qemu {
     pub arguments: Vec<String>,
     /// First line that `--version` prints.
     pub version: String,
-}
-
-/// Choice between the cached artifact and a question to the archive for a newer one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Freshness {
-    /// Use the cache, without touching the network, when it has the artifact.
-    Cached,
-    /// Ask the archive; keep the cached artifact when nothing newer is there.
-    Update,
 }
 
 /// Debian 13's stock kernel with DRM (the cloud flavour has none), and its modules.

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::artifacts::Freshness;
 use super::cache::Cache;
 use super::fetch::{Apt, FetchError};
+use super::freshness::Freshness;
 use super::obtain::obtain;
 use super::progress::Progress;
 

@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::artifacts::{self, Freshness, Kernel};
+use super::artifacts::{self, Kernel};
 use super::cache::{Cache, CacheError, io_error};
 use super::cpio::Archive;
 use super::fetch::FetchError;
+use super::freshness::Freshness;
 use super::module::{self, ModuleError, ModuleInputs};
 use super::module_files::{ModuleFile, ModuleFileError, load_order, stock_modules};
 use super::packed::{self, PackedError};

@@ -5,11 +5,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::artifacts::Freshness;
 use super::cache::{Cache, Manifest, PackageRecord, io_error};
 use super::fetch::{
     Apt, Archive, Distribution, FetchError, Package, Release, TRIXIE, closure_hash, find_mirror, unpack,
 };
+use super::freshness::Freshness;
 use super::progress::Progress;
 
 /// Raised when the way an artifact is unpacked changes, so that old directories are not taken for new ones.

@@ -8,9 +8,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::artifacts::Freshness;
 use super::cache::{Cache, io_error};
 use super::fetch::{Apt, FetchError, Release, TRIXIE};
+use super::freshness::Freshness;
 use super::obtain::{obtain, obtain_from};
 use super::progress::Progress;
 

@@ -5,4 +5,6 @@
 
 pub mod gdb;
 pub mod inspect;
+pub mod questions;
 pub mod symbols;
+mod windows;

@@ -6,7 +6,11 @@ use std::time::Duration;
 use belfry_device::GpuConfig;
 use vm_memory::{Bytes as _, GuestAddress};
 
-use super::{Config, DoorbellMode, KvmError, Machine, Outcome};
+use crate::config::{Config, DoorbellMode};
+
+use crate::error::KvmError;
+
+use crate::machine::{Machine, Outcome};
 
 /// RAM of the guest.
 const MEMORY: u64 = 32 << 20;

@@ -14,7 +14,7 @@ use super::console::ConsoleWriter;
 use super::pci::RootBus;
 use super::power::{Power, RESET_CONTROL};
 use super::snapshot::{SavedBoard, SavedSerial};
-use super::{End, Ending};
+use crate::ending::{End, Ending};
 
 /// The first serial port, and its line.
 const COM1: u16 = 0x3f8;

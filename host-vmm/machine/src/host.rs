@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use kvm_ioctls::{Cap, Kvm};
 
-use super::KvmError;
+use crate::error::KvmError;
 
 const DEVICE: &CStr = c"/dev/kvm";
 /// The only version of the API.

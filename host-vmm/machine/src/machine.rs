@@ -32,7 +32,10 @@ use super::snapshot::{
 };
 use super::vcpu::{self, Vcpu};
 use super::virtio::{self, VirtioFunction};
-use super::{Config, DoorbellMode, End, Ending, KvmError, SharedFolder, boot, host};
+use super::{boot, host};
+use crate::config::{Config, DoorbellMode, SharedFolder};
+use crate::ending::{End, Ending};
+use crate::error::KvmError;
 
 /// Last address of the low aperture, below ECAM.
 const LOW_APERTURE_END: u64 = ECAM - 1;

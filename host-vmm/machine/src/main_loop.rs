@@ -11,7 +11,8 @@ use super::board::Board;
 use super::console::Console;
 use super::input::Input;
 use super::signals::{Signals, interrupted};
-use super::{End, Ending, KvmError};
+use crate::ending::{End, Ending};
+use crate::error::KvmError;
 
 const ENDED: u32 = 0;
 const OUTPUT: u32 = 1;

@@ -19,7 +19,10 @@ use belfry_device::trace::{Kind, Record, TraceSink};
 use vm_memory::{Bytes as _, GuestAddress, GuestMemoryMmap};
 
 use super::bare_metal;
-use super::{Config, DoorbellMode, End, KvmError, Machine};
+use crate::config::{Config, DoorbellMode};
+use crate::ending::End;
+use crate::error::KvmError;
+use crate::machine::Machine;
 
 /// Address at which the guest reads the wanted number of samples.
 const SAMPLES_AT: GuestAddress = GuestAddress(0x3f_f000);

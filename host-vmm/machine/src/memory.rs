@@ -16,8 +16,8 @@ use vm_memory::{
     GuestRegionMmap, MmapRegion,
 };
 
-use super::HugePages;
 use super::snapshot::{Piece, Section};
+use crate::config::HugePages;
 
 /// End of the RAM below the devices.
 pub(super) const LOW_RAM_END: u64 = 0xc000_0000;

@@ -2,7 +2,7 @@
 //!
 //! ACPI Specification 6.5, section 4.8.3.
 
-use super::{End, Ending};
+use crate::ending::{End, Ending};
 
 /// PM1a event block: status and enable.
 pub(super) const EVENT: u16 = 0x600;

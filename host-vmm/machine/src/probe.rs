@@ -8,7 +8,13 @@ use std::time::Duration;
 
 use belfry_process::scratch::Scratch;
 
-use super::{Config, End, KvmError, Machine};
+use crate::config::Config;
+
+use crate::ending::End;
+
+use crate::error::KvmError;
+
+use crate::machine::Machine;
 
 /// Turns of the loop, of two instructions each: few, for the time of the machine's start, and many.
 const TURNS: (u32, u32) = (1_000, 400_000);

@@ -15,13 +15,13 @@ use belfry_device::{Gpu, GpuConfig, MsixTable, Resources};
 use kvm_ioctls::{Kvm, VmFd};
 use vm_memory::GuestMemoryAtomic;
 
-use super::HugePages;
 use super::config::DoorbellMode;
 use super::doorbells::{Doorbells, Watcher};
 use super::gpu::GpuFunction;
 use super::interrupts::{Interrupts as _, Routes, Vectors};
 use super::memory::{self, SharedMemory, Window};
 use super::pci::{Apertures, ECAM, Function, RootBus};
+use crate::config::HugePages;
 
 const VRAM: u64 = 16 << 20;
 const VRAM_AT: u64 = 0x8_0000_0000;

@@ -25,7 +25,7 @@ use vmm_sys_util::signal::{Killable as _, SIGRTMIN, register_signal_handler};
 use super::board::Board;
 use super::gate::Gate;
 use super::snapshot::SavedVcpu;
-use super::{End, Ending};
+use crate::ending::{End, Ending};
 
 // Linux `include/uapi/linux/kvm.h`; kvm-ioctls has it for other processors only.
 ioctl_iow_nr!(KVM_SET_DEVICE_ATTR, KVMIO, 0xe1, kvm_device_attr);

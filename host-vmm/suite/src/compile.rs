@@ -16,8 +16,8 @@ use belfry_image::{Cache, Progress};
 use sha2::{Digest as _, Sha256};
 
 use crate::absent::hip_of;
-use crate::plan::Processor;
 use crate::process::{self, Ended};
+use crate::processor::Processor;
 use crate::sources::{self, Language, Program};
 
 /// Time limit of one compiler.

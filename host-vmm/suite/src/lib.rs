@@ -12,6 +12,7 @@
 //! | a child with a time limit, and its waits when it does not end | `process.rs`, `threads.rs` |
 //! | cases that are known to fail, and how | `absent.rs` |
 //! | what an outcome means | `verdict.rs` |
+//! | the processor that programs are compiled for | `processor.rs` |
 //! | all cases, and the parts that each of them needs | `plan.rs` |
 //! | the suites as commands: their arguments and their output | `request.rs`, `console.rs` |
 
@@ -21,6 +22,7 @@ pub mod console;
 pub mod guest;
 pub mod plan;
 pub mod process;
+pub mod processor;
 pub mod request;
 pub mod runner;
 pub mod sources;
@@ -30,7 +32,8 @@ pub mod verdict;
 
 pub use compile::has_program;
 pub use console::{Counts, How};
-pub use plan::{Plan, Processor, Ready, Test};
+pub use plan::{Plan, Ready, Test};
 pub use process::{Ended, Outcome};
+pub use processor::Processor;
 pub use request::{Action, Request};
 pub use runner::{Exec, Runner};

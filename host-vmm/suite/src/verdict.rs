@@ -1,7 +1,7 @@
 //! Verdict about a case, from a program's outcome.
 
 use crate::absent::{Absent, DOCUMENT};
-use crate::{Ended, Outcome};
+use crate::process::{Ended, Outcome};
 
 /// Most that is shown of one output, in bytes.
 const SHOWN: usize = 8 << 10;

@@ -8,7 +8,7 @@ use std::ptr;
 use rustix::fs::{MemfdFlags, SealFlags};
 use vm_memory::MmapRegion;
 
-use super::SetupError;
+use super::error::SetupError;
 
 /// Address range of a BAR's memory.
 #[derive(Debug)]

@@ -7,7 +7,9 @@
 mod bar_memory;
 pub mod connection;
 pub mod dma;
+mod error;
 mod eventfd;
+mod function;
 pub mod irqs;
 pub mod protocol;
 pub mod regions;
@@ -16,7 +18,6 @@ mod shared_file;
 #[cfg(test)]
 mod tests;
 
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -25,9 +26,11 @@ use belfry_device::{Gpu, GpuConfig, ResetKind, Resources};
 use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap};
 
 use bar_memory::BarMemory;
+pub use error::{ServerError, SetupError};
+pub use function::Function;
 pub use irqs::Irqs;
 pub use regions::Regions;
-pub use server::{Server, ServerError, StopHandle};
+pub use server::{Server, StopHandle};
 
 /// Ways in which doorbell writes reach the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -37,61 +40,6 @@ pub enum DoorbellMode {
     Trapped,
     /// The page is mapped into the guest and checked while queues are mapped: faster writes, less exact counts.
     Polled,
-}
-
-/// Reason why the device could not be set up.
-#[derive(Debug, thiserror::Error)]
-pub enum SetupError {
-    /// There is no shared memory for VRAM or doorbells.
-    #[error("cannot get {size} bytes of shared memory for {what}: {source}")]
-    Memory {
-        /// `VRAM` or `doorbells`.
-        what: &'static str,
-        /// Bytes asked for.
-        size: u64,
-        /// Why it failed.
-        source: io::Error,
-    },
-    /// Interrupts need asynchronous I/O to reach a client's eventfds without ever waiting for it.
-    #[error("cannot set up asynchronous I/O, which signals eventfds (see /proc/sys/fs/aio-max-nr): {0}")]
-    Interrupts(#[source] io::Error),
-    /// The device refused its configuration or resources.
-    #[error(transparent)]
-    Device(#[from] belfry_device::Error),
-    /// The server could not start.
-    #[error(transparent)]
-    Server(#[from] ServerError),
-}
-
-/// A PCI function behind a server; implemented by the GPU, and by stand-ins in tests.
-pub trait Function: Send + Sync {
-    /// Reads configuration space.
-    fn config_read(&self, offset: usize, data: &mut [u8]);
-    /// Writes configuration space.
-    fn config_write(&self, offset: usize, data: &[u8]);
-    /// Reads a BAR.
-    ///
-    /// # Errors
-    ///
-    /// An errno for the client.
-    fn bar_read(&self, bar: u8, offset: u64, data: &mut [u8]) -> Result<(), i32>;
-    /// Writes a BAR.
-    ///
-    /// # Errors
-    ///
-    /// An errno for the client.
-    fn bar_write(&self, bar: u8, offset: u64, data: &[u8]) -> Result<(), i32>;
-    /// Takes a new memory map of the guest; returns when the old one is no longer used.
-    fn memory_changed(&self);
-    /// Resets the device: the system was reset.
-    fn reset(&self);
-    /// Returns the device to its power-on state after the client has gone, with none of its data left. The regions
-    /// get other memory than the client may still have mapped.
-    ///
-    /// # Errors
-    ///
-    /// Other memory cannot be had.
-    fn client_left(&self, regions: &mut Regions) -> Result<(), SetupError>;
 }
 
 /// The GPU and the shared memory behind its BARs.

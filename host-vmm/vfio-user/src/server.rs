@@ -18,38 +18,17 @@ use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap};
 
 use super::connection::{Connection, ConnectionError, Incoming};
 use super::dma::{DmaError, DmaTable};
+use super::error::ServerError;
+use super::function::Function;
 use super::irqs::Irqs;
 use super::protocol::{Fields, MAX_TRANSFER, Message, Reply, command, negotiate};
 use super::regions::{Regions, Target};
-use super::{Function, SetupError};
 
 /// Default time limit of a client to introduce itself, to end a message that it has begun, and to take a reply.
 pub const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Largest number of held replies to changes of the guest's memory; they wait until the device was told of all the
 /// changes.
 const HELD_REPLIES: usize = 1024;
-
-/// Errors of the server itself; mistakes of a client are answered and logged, and the server goes on.
-#[derive(Debug, thiserror::Error)]
-pub enum ServerError {
-    /// The socket's path exists already.
-    #[error("{0} exists already; is another server running? Remove it if not")]
-    Exists(PathBuf),
-    /// The socket could not be made.
-    #[error("cannot listen on {path}: {source}")]
-    Listen {
-        /// The socket's path.
-        path: PathBuf,
-        /// Why it failed.
-        source: io::Error,
-    },
-    /// Waiting for clients failed.
-    #[error("cannot wait for a client: {0}")]
-    Accept(io::Error),
-    /// The device could not be made ready for the next client.
-    #[error("cannot make the device ready for the next client: {0}")]
-    Renew(#[source] Box<SetupError>),
-}
 
 /// Counts of one server over its life.
 #[derive(Debug, Default)]

@@ -1,7 +1,7 @@
 //! Tests of the server with real clients: the `vfio_user` crate's, and raw sockets that break the rules.
 #![expect(unsafe_code, reason = "the client crate takes raw descriptors")]
 
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use belfry_channel::Event;
 
-use crate::{Host, annotate, sys};
+use crate::host::Host;
+use crate::{annotate, sys};
 
 /// Directory on which debugfs is mounted.
 const DEBUGFS: &str = "/sys/kernel/debug";

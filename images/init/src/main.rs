@@ -4,6 +4,7 @@
 //! off.
 
 mod driver_trace;
+mod host;
 mod network;
 mod programs;
 mod root;
@@ -15,13 +16,13 @@ use std::io::{self, Read, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use belfry_channel::path::writable;
-use belfry_channel::{CHUNK, Event, PORT, Request, VERSION, receive, send};
+use belfry_channel::{CHUNK, Event, PORT, Request, VERSION, receive};
 
 use driver_trace::DriverTrace;
+use host::Host;
 use programs::Programs;
 use root::Root;
 
@@ -30,20 +31,6 @@ const BOOT_MODULES: &str = "/lib/modules/boot.list";
 
 /// The guest's first serial port.
 const CONSOLE: &str = "/dev/ttyS0";
-
-/// The host's end of the channel; frames of several threads do not mix.
-#[derive(Clone)]
-struct Host(Arc<Mutex<File>>);
-
-impl Host {
-    fn tell(&self, event: &Event) {
-        let mut port = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if send(&mut *port, event).is_err() {
-            // The host does not listen any more.
-            sys::power_off();
-        }
-    }
-}
 
 fn main() {
     let init = sys::uptime();
@@ -71,7 +58,7 @@ fn start(init: Duration) -> io::Result<()> {
         eprintln!("belfry-init: {}", annotate("switch on the network interface lo", &error));
     }
     let port = open_port()?;
-    let host = Host(Arc::new(Mutex::new(port.try_clone()?)));
+    let host = Host::new(port.try_clone()?);
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned();
     host.tell(&Event::Hello { version: VERSION, init_ns: nanoseconds(init), kernel });
     serve(port, &host)

@@ -17,14 +17,35 @@ pub(super) struct Source {
 /// From a module to the modules it names, and where it first names each.
 type Arrows = BTreeMap<String, BTreeMap<String, String>>;
 
-/// An arrow that may be on a cycle until it is turned round: the module it comes from, and the one it leads to.
+/// An arrow that may be on a cycle until it is turned round: the module it comes from, and the one it leads to. A capital letter begins
+/// the name of an item that the module may take from the crate's root until the item has a module.
 pub(super) type Exception = (&'static str, &'static str);
+
+/// A name that a module takes from the crate's root.
+struct Hidden {
+    module: String,
+    name: String,
+    place: String,
+}
 
 /// Findings about the modules of one crate. An exception is one as well as soon as it is not needed any more, so that their list shrinks.
 pub(super) fn findings(sources: &[Source], exceptions: &[Exception]) -> Vec<String> {
-    let (mut arrows, mut findings) = arrows(sources);
+    let (mut arrows, hidden) = arrows(sources);
+    let excepted = |hidden: &Hidden| {
+        exceptions.iter().any(|(module, name)| *module == hidden.module && *name == hidden.name)
+    };
+    let mut findings: Vec<_> = hidden
+        .iter()
+        .filter(|hidden| !excepted(hidden))
+        .map(|Hidden { name, place, .. }| {
+            format!("{place} names {name} through the crate's root: name its module")
+        })
+        .collect();
     let reaches = |from: &str, to: &str| shortest(&arrows, from, to).is_some();
     for &(from, to) in exceptions {
+        if hidden.iter().any(|hidden| hidden.module == from && hidden.name == to) {
+            continue;
+        }
         let is_there = arrows.get(from).is_some_and(|targets| targets.contains_key(to));
         if !is_there || !reaches(to, from) {
             let why = if is_there { "is on no cycle" } else { "is not there" };
@@ -40,11 +61,11 @@ pub(super) fn findings(sources: &[Source], exceptions: &[Exception]) -> Vec<Stri
     findings
 }
 
-/// The arrows of a crate, and findings about names that hide one.
-fn arrows(sources: &[Source]) -> (Arrows, Vec<String>) {
+/// The arrows of a crate, and the names that hide one.
+fn arrows(sources: &[Source]) -> (Arrows, Vec<Hidden>) {
     let modules: BTreeSet<&str> = sources.iter().filter_map(|source| module(&source.path)).collect();
     let homes = homes(sources);
-    let mut findings = Vec::new();
+    let mut hidden = Vec::new();
     let mut arrows = Arrows::new();
     let mut draw = |from: &str, to: &str, place: String| {
         if from != to {
@@ -58,7 +79,7 @@ fn arrows(sources: &[Source]) -> (Arrows, Vec<String>) {
             if modules.contains(name.as_str()) {
                 draw(from, &name, place);
             } else if name.starts_with(char::is_uppercase) {
-                findings.push(format!("{place} names {name} through the crate's root: name its module"));
+                hidden.push(Hidden { module: from.to_owned(), name, place });
             }
         }
         for (line, name) in blocks(&source.text) {
@@ -67,7 +88,7 @@ fn arrows(sources: &[Source]) -> (Arrows, Vec<String>) {
             }
         }
     }
-    (arrows, findings)
+    (arrows, hidden)
 }
 
 /// The module that has each type; `None` for a name that several modules give to a type.
@@ -123,7 +144,8 @@ fn after_generics(text: &str) -> Option<usize> {
 /// The top-level module a file belongs to; `None` for the crate's root and for tests.
 fn module(path: &str) -> Option<&str> {
     let name = path.rsplit('/').next()?.strip_suffix(".rs")?;
-    if name == "tests" || name.ends_with("_tests") || matches!(path, "lib.rs" | "main.rs") {
+    let is_test = name == "tests" || name.ends_with("_tests") || path.starts_with("tests/");
+    if is_test || matches!(path, "lib.rs" | "main.rs") {
         return None;
     }
     Some(path.split('/').next()?.trim_end_matches(".rs"))
@@ -280,6 +302,7 @@ mod tests {
             ("queue/mod.rs", "// crate::bus\n#[cfg(test)]\nmod tests {\n    use crate::bus::Bar;\n}\n"),
             ("queue/tests.rs", "use crate::bus::Bar;\n"),
             ("queue/ring_tests.rs", "use crate::bus::Bar;\n"),
+            ("tests/ring.rs", "use crate::bus::Bar;\n"),
         ]);
         assert!(found.is_empty(), "{found:?}");
     }
@@ -288,6 +311,16 @@ mod tests {
     fn name_taken_from_the_root_hides_an_arrow_and_is_a_finding() {
         let found = check(&[("bus.rs", "\nuse crate::{Gpu, queue};\n"), ("queue.rs", "")]);
         assert_eq!(found, ["bus.rs:2 names Gpu through the crate's root: name its module"]);
+    }
+
+    #[test]
+    fn name_taken_from_the_root_with_an_exception_is_no_finding_until_the_name_is_gone() {
+        let sources = [("bus.rs", "use crate::{Gpu, queue};\n"), ("queue.rs", "use crate::Gpu;\n")];
+        assert_eq!(check_but(&sources, &[("bus", "Gpu"), ("queue", "Gpu")]), [""; 0]);
+        assert_eq!(
+            check_but(&sources[1..], &[("bus", "Gpu"), ("queue", "Gpu")]),
+            ["exception bus -> Gpu is not there: delete it"]
+        );
     }
 
     const CIRCLE: [(&str, &str); 2] =

@@ -9,24 +9,7 @@ use belfry_process::child::{KillOnDrop, die_with_parent};
 use belfry_process::scratch::Scratch;
 
 use super::command::option;
-
-/// Ways of running guest code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Accelerator {
-    /// Hardware virtualisation.
-    Kvm,
-    /// QEMU's translator, on any machine.
-    Tcg,
-}
-
-impl std::fmt::Display for Accelerator {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Kvm => "kvm",
-            Self::Tcg => "tcg",
-        })
-    }
-}
+use crate::config::Accelerator;
 
 /// Returns true if the user has chosen by `BELFRY_ACCEL`.
 #[must_use]

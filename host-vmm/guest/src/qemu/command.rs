@@ -5,7 +5,7 @@ use std::path::Path;
 use belfry_channel::PORT;
 use belfry_vfio_user::qemu_device;
 
-use super::Accelerator;
+use crate::config::Accelerator;
 use crate::share::{Share, tag};
 
 /// Choices that make the command line.

@@ -7,7 +7,7 @@ use std::path::Path;
 use belfry_machine::{DiskConfig, DiskFormat};
 use serde_json::{Value, json};
 
-use crate::GuestError;
+use crate::error::GuestError;
 
 const QCOW2_MAGIC: [u8; 4] = *b"QFI\xfb";
 

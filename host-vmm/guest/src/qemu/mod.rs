@@ -21,16 +21,15 @@ use belfry_process::child::{KillOnDrop, die_with_parent, forgo_set_id};
 use belfry_process::scratch::Scratch;
 use belfry_vfio_user::{ServerError, StopHandle, serve_gpu};
 
-use super::config::{GuestConfig, QemuConfig};
+use super::config::{GuestConfig, QemuConfig, SystemConfig};
 use super::host::Host;
-use super::system::SystemConfig;
 use super::terminal::{self, Terminal};
-use super::{GuestError, failed};
+use crate::error::{GuestError, failed};
 use command::Boot;
 use console_log::ConsoleLog;
 use monitor::Monitor;
 
-pub use accelerator::{Accelerator, accelerator_is_forced, choose_accelerator};
+pub use accelerator::{accelerator_is_forced, choose_accelerator};
 
 /// The name of the monitor's socket.
 const MONITOR: &str = "monitor.sock";

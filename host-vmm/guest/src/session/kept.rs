@@ -12,9 +12,11 @@ use super::super::channel::Channel;
 use super::super::driver_events::DriverEvents;
 use super::super::host::Host as _;
 use super::super::kvm::KvmHost;
-use super::super::{GuestError, Phases, ProgramId, failed};
 use super::Guest;
 use super::pending::Pending;
+use crate::error::{GuestError, failed};
+use crate::phases::Phases;
+use crate::program::ProgramId;
 
 /// Note that is kept with the snapshot of a guest.
 #[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::super::{Exit, ProgramId, Stream};
+use crate::program::{Exit, ProgramId, Stream};
 
 /// Largest number of bytes of output that wait, with the overhead of each piece.
 const MOST: usize = 256 << 20;

@@ -6,7 +6,8 @@ use belfry_channel::Request;
 
 use super::pending::Collected;
 use super::{Guest, Typing};
-use crate::{Exit, GuestError, ProgramId, Stream, failed};
+use crate::error::{GuestError, failed};
+use crate::program::{Exit, ProgramId, Stream};
 
 impl Guest {
     /// Starts a program; [`Self::wait`] returns its end.

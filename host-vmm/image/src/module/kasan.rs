@@ -13,9 +13,10 @@ use super::{
     ModuleError, create_dir, io_error, leave_outer_make, need_tool, remove_starting_with, run, short_hash,
     strip,
 };
-use crate::artifacts::{Freshness, Kernel};
+use crate::artifacts::Kernel;
 use crate::cache::Cache;
 use crate::fetch::Apt;
+use crate::freshness::Freshness;
 use crate::guest::{GuestImage, ImageError};
 use crate::module_files::ModuleFile;
 use crate::obtain::obtain;

@@ -22,9 +22,9 @@ pub use error::RootFsError;
 pub use own::{Wish, build};
 pub use recipe::Recipe;
 
-use super::artifacts::Freshness;
 use super::cache::{Cache, Manifest, PackageRecord};
 use super::fetch::{self, Apt, recipe_hash};
+use super::freshness::Freshness;
 use super::obtain::{Plan, obtain_planned};
 use super::progress::Progress;
 

@@ -28,7 +28,7 @@ fn name(loaded: &Loaded) -> String {
 impl Waves {
     /// Looks for code objects that have come. Returns true if there are any whose symbols are known.
     pub(super) fn look_for_code(&mut self) -> bool {
-        crate::inspect::look_for_code(&self.gpu, &self.symbols)
+        crate::questions::look_for_code(&self.gpu, &self.symbols)
     }
 
     /// Returns true if there are code objects whose symbols are known.
@@ -87,7 +87,7 @@ impl State for Lane<'_> {
     }
 
     fn read(&mut self, place: Place, bytes: &mut [u8]) -> bool {
-        use super::windows::{LDS, PRIVATE};
+        use crate::windows::{LDS, PRIVATE};
         let address = match place {
             Place::Private(offset) => PRIVATE | u64::from(offset),
             Place::Lds(offset) => LDS | offset,

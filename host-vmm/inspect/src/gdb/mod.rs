@@ -8,7 +8,6 @@
 //! | waves as threads: breakpoints, steps, memory | `target.rs`, `resume.rs` |
 //! | watchpoints | `watchpoints.rs` |
 //! | registers and their description | `registers.rs` |
-//! | addresses at which there is no memory, but a lane's state | `windows.rs` |
 //! | symbol files as GDB is given them | `libraries.rs` |
 //! | `monitor` commands | `monitor.rs` |
 //!
@@ -25,7 +24,6 @@ mod server;
 mod session;
 mod target;
 mod watchpoints;
-pub(crate) mod windows;
 
 use std::io;
 use std::net::SocketAddr;

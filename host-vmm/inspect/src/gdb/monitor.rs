@@ -7,7 +7,7 @@ use gdbstub::common::Tid;
 use gdbstub::target::ext::monitor_cmd::{ConsoleOutput, MonitorCmd, outputln};
 
 use super::target::Waves;
-use crate::inspect::{QuestionError, answer_with, faulting};
+use crate::questions::{QuestionError, answer_with, faulting};
 use crate::symbols::{Loaded, ValueError};
 
 const HELP: &str = "\

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use belfry_device::inspect::{RegisterName, WaveDetails};
 use gdbstub::arch::{Arch, RegId, Registers};
 
-use super::windows::{LDS, PRIVATE, REGISTERS};
+use crate::windows::{LDS, PRIVATE, REGISTERS};
 
 /// Lanes of a vector register in the description, as many as a wave64 has. The upper half of a wave32's register is 0.
 const LANES: usize = 64;

@@ -28,8 +28,8 @@ use super::monitor::plain;
 use super::registers::{self, Foreign, Gpu64, Register};
 use super::resume::Plan;
 use super::watchpoints::Watched;
-use super::windows::{LDS, PRIVATE, REGISTERS, SGPR_WINDOW};
 use crate::symbols::{SymbolFile, Symbols};
+use crate::windows::{LDS, PRIVATE, REGISTERS, SGPR_WINDOW};
 
 /// The thread that stands for the device, which there is while there are no waves.
 pub(super) const DEVICE: Tid = NonZeroUsize::MIN;

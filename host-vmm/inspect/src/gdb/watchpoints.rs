@@ -6,7 +6,7 @@ use gdbstub::target::ext::breakpoints::{HwWatchpoint, WatchKind};
 
 use super::resume::Stop;
 use super::target::{WINDOW, Waves};
-use super::windows::{LDS, PRIVATE, REGISTERS};
+use crate::windows::{LDS, PRIVATE, REGISTERS};
 
 /// A watchpoint as GDB knows it: address, bytes, kind.
 pub(super) type Watched = (u64, u64, WatchKind);

@@ -4,10 +4,7 @@
 //! | --- | --- |
 //! | where sockets are, and which there are | `places.rs` |
 //! | the socket of a GPU, and its clients | `server.rs` |
-//! | questions, and the device's answers | `query.rs`, reasons why there is none in `question.rs` |
 //! | all that looks at a GPU: this, and GDB | `onlookers.rs` |
-//! | questions about source lines and variables | `sources.rs` |
-//! | breakpoints for lines whose code has not come yet | `lines.rs` |
 //! | the side that asks | `client.rs` |
 //!
 //! The terminal's user interface is the binary's.
@@ -15,13 +12,9 @@
 //! A client sends a line of JSON, `{"query": "waves"}`, and gets one, `{"answer": ...}` or `{"error": "..."}`.
 
 mod client;
-mod lines;
 mod onlookers;
 mod places;
-mod query;
-mod question;
 mod server;
-mod sources;
 
 use std::io;
 use std::path::PathBuf;
@@ -29,11 +22,9 @@ use std::path::PathBuf;
 pub use client::Client;
 pub use onlookers::Onlookers;
 pub use places::{Running, folder, gdb_socket_of, only, running, socket_of};
-pub use query::{HELP, answer};
-pub use question::{NotSaved, QuestionError};
 pub use server::{Save, Server};
-pub(crate) use sources::faulting;
-pub use sources::{answer_with, look_for_code};
+
+pub use crate::questions::{HELP, NotSaved, QuestionError, answer, answer_with, look_for_code};
 
 use serde::{Deserialize, Serialize};
 

@@ -19,8 +19,8 @@ use belfry_device::Gpu;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::lines::Lines;
-use super::{InspectError, InspectOptions, MAX_QUESTION, NotSaved, QuestionError, places};
+use super::{InspectError, InspectOptions, MAX_QUESTION, places};
+use crate::questions::{Lines, NotSaved, QuestionError};
 use crate::symbols::Symbols;
 
 /// Saves a GPU's machine to a file. Returns a description of what was saved, or the reason why nothing was.

@@ -6,7 +6,7 @@
 
 use super::read::SymbolFile;
 use super::variables::{Form, Register, form};
-use crate::gdb::windows::SGPR_WINDOW;
+use crate::windows::SGPR_WINDOW;
 
 const DW_OP_NOP: u8 = 0x96;
 const DW_OP_STACK_VALUE: u8 = 0x9f;

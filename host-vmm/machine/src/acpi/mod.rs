@@ -14,10 +14,10 @@ use acpi_tables::sdt::Sdt;
 use acpi_tables::xsdt::XSDT;
 use vm_memory::{Bytes as _, GuestAddress, GuestMemoryMmap};
 
-use super::KernelError;
 use super::boot::{ACPI, ACPI_SIZE};
 use super::pci::{Apertures, ECAM};
 use super::power;
+use crate::error::KernelError;
 
 const OEM: [u8; 6] = *b"BELFRY";
 const TABLE: [u8; 8] = *b"BELFRYVM";

@@ -10,7 +10,7 @@ use vm_memory::{ByteValued, GuestAddress, GuestMemoryMmap};
 
 use super::file::Image;
 use super::{Form, Kernel, map};
-use crate::KernelError;
+use crate::error::KernelError;
 
 pub(super) type SetupHeader = setup_header;
 

@@ -10,7 +10,7 @@ use vm_memory::{Address as _, GuestAddress, GuestMemoryBackend as _, GuestMemory
 use super::file::Image;
 use super::map::KERNEL_START;
 use super::{COMMAND_LINE_LIMIT, Form, Kernel};
-use crate::KernelError;
+use crate::error::KernelError;
 
 /// Notes larger than this hold no entry point.
 const NOTES_LIMIT: u64 = 1 << 20;

@@ -4,7 +4,7 @@ use kvm_bindings::{kvm_regs, kvm_segment};
 use kvm_ioctls::VcpuFd;
 use vm_memory::{Bytes as _, GuestAddress, GuestMemoryMmap};
 
-use crate::KernelError;
+use crate::error::KernelError;
 
 /// Addresses of the descriptor table and the page tables; kernels start after the first MiB.
 const GDT: u64 = 0x500;

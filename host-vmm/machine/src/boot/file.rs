@@ -5,7 +5,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::KernelError;
+use crate::error::KernelError;
 
 /// Largest kernel in bytes.
 const KERNEL_LIMIT: u64 = 1 << 30;

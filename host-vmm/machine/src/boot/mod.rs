@@ -25,7 +25,9 @@ use vm_memory::{Bytes as _, GuestAddress, GuestMemoryMmap};
 pub(super) use entry::{Entry, enter};
 pub(super) use map::{ACPI, ACPI_SIZE};
 
-use super::{Config, Initramfs, KernelError};
+use crate::config::{Config, Initramfs};
+
+use crate::error::KernelError;
 
 /// Address of the command line, with room for as many bytes as Linux takes.
 const COMMAND_LINE: u64 = 0x2_0000;

@@ -8,7 +8,7 @@ use linux_loader::loader::elf::start_info::{hvm_memmap_table_entry, hvm_modlist_
 use vm_memory::{GuestAddress, GuestMemoryMmap};
 
 use super::{Placed, map};
-use crate::KernelError;
+use crate::error::KernelError;
 
 const START_INFO: u64 = 0x6000;
 const MODULES: u64 = 0x6100;

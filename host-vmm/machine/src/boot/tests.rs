@@ -7,7 +7,8 @@ use vm_memory::{Bytes as _, GuestAddress, GuestMemoryMmap};
 
 use super::handmade::elf;
 use super::{Entry, load};
-use crate::{Config, Initramfs, KernelError};
+use crate::config::{Config, Initramfs};
+use crate::error::KernelError;
 
 const MIB: u64 = 1 << 20;
 const MEMORY: u64 = 64 * MIB;

@@ -5,7 +5,7 @@ use vm_memory::{Bytes as _, GuestAddress, GuestMemoryMmap};
 
 use super::bzimage::SetupHeader;
 use super::{Placed, map};
-use crate::KernelError;
+use crate::error::KernelError;
 
 const ZERO_PAGE: u64 = 0x7000;
 /// Number for a loader without a number of its own.

@@ -8,8 +8,9 @@ use belfry_device::{GpuConfig, SavedGpu};
 use super::file::{self, FileError, Head, Kind};
 use super::state::SavedMachine;
 use super::{SavedDevice, SavedVirtio, SnapshotError, StateError};
+use crate::config::{Config, DoorbellMode};
 use crate::machine::CHANNEL_DEVICE;
-use crate::{Config, DiskConfig, DoorbellMode};
+use crate::virtio::DiskConfig;
 
 /// Doorbell modes, by their numbers in files.
 const DOORBELLS: [DoorbellMode; super::state::DOORBELLS as usize] =

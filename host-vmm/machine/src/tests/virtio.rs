@@ -10,7 +10,7 @@ use kvm_ioctls::VmFd;
 use vm_memory::{Bytes as _, GuestAddress, GuestMemoryMmap};
 
 use super::{Bus, DOORBELLS_AT, REGISTERS_AT};
-use crate::HugePages;
+use crate::config::HugePages;
 use crate::interrupts::Routes;
 use crate::memory;
 use crate::pci::ECAM;

@@ -12,7 +12,7 @@ use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 
 use super::Device;
 use super::transport::VirtioFunction;
-use crate::HugePages;
+use crate::config::HugePages;
 use crate::interrupts::Recorder;
 use crate::memory;
 use crate::pci::Function as _;

@@ -21,14 +21,14 @@ const BEAT: Duration = Duration::from_millis(100);
 
 /// Thread that waits for code of lines to come to a GPU.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(crate) struct Lines {
     symbols: Arc<Mutex<Symbols>>,
     closing: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Lines {
-    pub(super) fn of(symbols: &Arc<Mutex<Symbols>>) -> Self {
+    pub(crate) fn of(symbols: &Arc<Mutex<Symbols>>) -> Self {
         Self { symbols: Arc::clone(symbols), closing: Arc::default(), thread: Mutex::default() }
     }
 
@@ -37,7 +37,7 @@ impl Lines {
     /// # Errors
     ///
     /// As [`answer_with`].
-    pub(super) fn answer(&self, gpu: &Arc<Gpu>, question: &str) -> Result<Value, QuestionError> {
+    pub(crate) fn answer(&self, gpu: &Arc<Gpu>, question: &str) -> Result<Value, QuestionError> {
         let words: Vec<&str> = question.split_whitespace().collect();
         let ["break", "line", place] = words[..] else { return answer_with(gpu, &self.symbols, question) };
         let found = addresses(gpu, &self.symbols, place)?;
@@ -59,7 +59,7 @@ impl Lines {
     }
 
     /// Ends the thread; breakpoints that still wait for code wait for ever, unless they are removed.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = thread.join();

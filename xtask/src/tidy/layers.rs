@@ -1,0 +1,177 @@
+//! Crates and their layers: each crate's top-level modules form no cycle.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+
+use super::{metadata, modules, tracked};
+
+/// Source folders of all packages, with the arrows that still may be on a cycle. Such a list can only become shorter.
+const LAYERED: &[(&str, &[modules::Exception])] = &[
+    ("abi/src", &[]),
+    ("device/src", &[("device", "inspect"), ("shader", "firmware")]),
+    (
+        "device/isa/src",
+        &[
+            ("code_cache", "exec"),
+            ("code_cache", "lanes"),
+            ("code_cache", "tier1"),
+            ("decode", "disasm"),
+            ("encoding", "inst"),
+            ("encoding", "tables"),
+            ("exec", "lanes"),
+            ("exec", "tier1"),
+            ("exec", "trap"),
+            ("exec", "wave"),
+            ("halves", "encode"),
+            ("inst", "registers"),
+            ("inst", "tables"),
+            ("mem", "lanes"),
+            ("registers", "exec"),
+            ("trap", "wave"),
+            ("wave", "context"),
+            ("wave", "save"),
+            ("wave", "tier1"),
+        ],
+    ),
+    ("device/isa/verify/src", &[]),
+    ("fuzz/src", &[]),
+    ("guest-driver/core/src", &[]),
+    (
+        "guest-driver/hosted/src",
+        &[
+            ("bars", "gpu"),
+            ("dmabuf", "gpu"),
+            ("dmabuf", "keeper"),
+            ("gems", "dmabuf"),
+            ("gpu", "os"),
+            ("gpu", "process"),
+            ("gpu", "saving"),
+            ("line", "os"),
+            ("os", "process"),
+            ("pins", "gpu"),
+            ("prepared", "HostedConfig"),
+            ("prepared", "Place"),
+            ("prepared", "Reach"),
+            ("sync", "exploring"),
+            ("sync_event", "syncobj"),
+        ],
+    ),
+    (
+        "guest-driver/linux/src",
+        &[("debug", "os"), ("files", "os"), ("function", "os"), ("memory", "os"), ("os", "sync")],
+    ),
+    (
+        "guest-driver/preload/src",
+        &[
+            ("card", "gpu"),
+            ("companion", "ALLOCATOR"),
+            ("companion", "inside"),
+            ("cwd", "path"),
+            ("debug", "gpu"),
+            ("fork", "ALLOCATOR"),
+            ("gpu", "bridge"),
+            ("gpu", "doorbells"),
+            ("gpu", "ending"),
+            ("gpu", "fork"),
+            ("gpu", "onlookers"),
+            ("gpu", "summary"),
+            ("gpu", "unmapped"),
+            ("node", "settings"),
+            ("settings", "fork"),
+            ("settings", "path"),
+        ],
+    ),
+    (
+        "guest-runtime/src",
+        &[
+            ("gpu", "Error"),
+            ("gpu", "copy_queue"),
+            ("gpu", "kernel"),
+            ("gpu", "queue"),
+            ("host_path", "kfd"),
+            ("kernel", "Error"),
+            ("kernel", "launch"),
+            ("launch", "Error"),
+            ("process", "signal"),
+        ],
+    ),
+    ("guest-runtime/examples/src", &[("all", "EXAMPLES")]),
+    ("guest-runtime/hosted/src", &[]),
+    ("guests/bare-metal/src", &[("process", "shader")]),
+    ("host-vmm/src", &[("exec", "run"), ("explore", "torture")]),
+    ("host-vmm/code-folder/src", &[]),
+    ("host-vmm/embedded/src", &[]),
+    ("host-vmm/guest/src", &[]),
+    ("host-vmm/image/src", &[("guest", "module"), ("guest", "packed")]),
+    ("host-vmm/inspect/src", &[]),
+    (
+        "host-vmm/machine/src",
+        &[
+            ("config", "error"),
+            ("config", "virtio"),
+            ("gate", "vcpu"),
+            ("machine", "running"),
+            ("memory", "snapshot"),
+            ("snapshot", "board"),
+            ("snapshot", "gate"),
+            ("snapshot", "machine"),
+            ("snapshot", "virtio"),
+        ],
+    ),
+    ("host-vmm/opencl/src", &[]),
+    ("host-vmm/process/src", &[]),
+    ("host-vmm/start/src", &[]),
+    ("host-vmm/suite/src", &[]),
+    ("host-vmm/vfio-user/src", &[]),
+    ("images/channel/src", &[]),
+    ("images/init/src", &[]),
+    ("pci/src", &[]),
+    ("tests/src", &[]),
+    ("tests/hosted/src", &[]),
+    ("tests/models/src", &[]),
+    (
+        "tests/roles/src",
+        &[("kills", "race"), ("share", "PATIENCE"), ("store", "PATIENCE"), ("svm", "PATIENCE")],
+    ),
+    ("xtask/src", &[]),
+];
+
+/// Module arrows: those of each crate in [`LAYERED`] must form no cycle, and each package of the workspace must be there.
+pub(super) fn findings(root: &Path) -> Result<Vec<String>> {
+    let mut findings = absent(&packages(root)?);
+    let files = tracked(root)?;
+    for (folder, exceptions) in LAYERED {
+        let mut sources = Vec::new();
+        for path in &files {
+            let Ok(below) = path.strip_prefix(folder) else { continue };
+            if below.extension().is_none_or(|extension| extension != "rs") {
+                continue;
+            }
+            let Ok(text) = fs::read_to_string(root.join(path)) else { continue };
+            sources.push(modules::Source { path: below.to_string_lossy().into_owned(), text });
+        }
+        ensure!(!sources.is_empty(), "{folder} has no sources: correct LAYERED (xtask/src/tidy/layers.rs)");
+        findings.extend(
+            modules::findings(&sources, exceptions).into_iter().map(|finding| format!("{folder}: {finding}")),
+        );
+    }
+    Ok(findings)
+}
+
+/// Source folders of the workspace's packages, below the root.
+fn packages(root: &Path) -> Result<Vec<String>> {
+    let metadata = metadata(&root.join("Cargo.toml"))?;
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let manifests = packages.filter_map(|package| package["manifest_path"].as_str());
+    let folders = manifests.filter_map(|manifest| Path::new(manifest).parent()?.strip_prefix(root).ok());
+    Ok(folders.map(|folder| folder.join("src").to_string_lossy().into_owned()).collect())
+}
+
+/// Findings about packages whose layers nobody checks.
+fn absent(packages: &[String]) -> Vec<String> {
+    let is_there = |folder: &str| LAYERED.iter().any(|(layered, _)| *layered == folder);
+    let absent = packages.iter().filter(|folder| !is_there(folder));
+    absent.map(|folder| format!("{folder} is not in LAYERED (xtask/src/tidy/layers.rs)")).collect()
+}
