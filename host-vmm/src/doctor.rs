@@ -5,7 +5,8 @@ use std::process::{Command, Stdio};
 
 use belfry_device::GpuConfig;
 use belfry_embedded::PARTS;
-use belfry_guest::qemu::{Accelerator, choose_accelerator};
+use belfry_guest::Accelerator;
+use belfry_guest::qemu::choose_accelerator;
 use belfry_image::artifacts::{cached_qemu, system_qemu};
 use belfry_image::fetch::{Distribution, KEYRING, find_mirror};
 use belfry_image::tools::{E2FSPROGS, PASST, system_mke2fs, system_passt};
