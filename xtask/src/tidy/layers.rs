@@ -169,7 +169,7 @@ fn packages(root: &Path) -> Result<Vec<String>> {
     Ok(folders.map(|folder| folder.join("src").to_string_lossy().into_owned()).collect())
 }
 
-/// Findings about packages whose layers nobody checks.
+/// Findings about packages that [`LAYERED`] lacks.
 fn absent(packages: &[String]) -> Vec<String> {
     let is_there = |folder: &str| LAYERED.iter().any(|(layered, _)| *layered == folder);
     let absent = packages.iter().filter(|folder| !is_there(folder));
