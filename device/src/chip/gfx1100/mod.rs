@@ -68,7 +68,7 @@ pub(super) const USER_REGISTERS: UserRegisters =
     UserRegisters { hdp_flush_req: 0xe26, hdp_flush_done: 0xe27, thread_trace_userdata: 0xc340..=0xc347 };
 
 /// PCI identity of a Radeon RX 7900 XTX.
-pub(super) const IDENTITY: Identity = Identity {
+const IDENTITY: Identity = Identity {
     vendor: pci::VENDOR_ID,
     device: pci::DEVICE_ID,
     class: pci::CLASS,

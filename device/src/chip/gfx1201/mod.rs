@@ -5,6 +5,7 @@ mod kernel;
 pub(super) mod pte;
 mod shader;
 
+use belfry_abi::pci;
 use belfry_abi::regs::layout;
 use belfry_isa::inst::Arch;
 
@@ -43,8 +44,7 @@ pub static GENERATION: Generation = Generation {
     // RX 9070 XT: 2350 MHz by its driver, 640 GB/s (20 Gbit/s on 256 bits), matrices twice as fast as on Navi
     // 31.
     card: Card { clock_mhz: 2350, gigabytes_per_second: 640, cycles: [1, 4, 16, 16, 1], cache_bytes: 128 },
-    // Bit 6 of `COMPUTE_PGM_RSRC2` is `ENABLE_DYNAMIC_VGPR`; no public source says where `TRAP_PRESENT` went, and this bit has no name.
-    mqd: MqdLayout { traps: 1 << 31, ..gfx1100::GENERATION.mqd },
+    mqd: MQD,
     pm4: Pm4Packets::V10,
     sdma: SdmaRules { mqd: SdmaMqdForm::V12, packets: SdmaPackets::V7 },
     user_registers: gfx1100::USER_REGISTERS,
@@ -55,8 +55,41 @@ pub static GENERATION: Generation = Generation {
     resets: &[],
 };
 
+/// The compute MQD of gfx11.
+const GFX11: MqdLayout = gfx1100::GENERATION_MQD;
+
+/// Compute MQD of gfx12 (`struct v12_compute_mqd`).
+const MQD: MqdLayout = MqdLayout {
+    header: GFX11.header,
+    hqd_first: GFX11.hqd_first,
+    hqd_dwords: GFX11.hqd_dwords,
+    compute_first: GFX11.compute_first,
+    compute_dwords: GFX11.compute_dwords,
+    rsrc2: GFX11.rsrc2,
+    // Bit 6 of `COMPUTE_PGM_RSRC2` is `ENABLE_DYNAMIC_VGPR`; no public source says where `TRAP_PRESENT` went, and this bit has no name.
+    traps: 1 << 31,
+    thread_mgmt: GFX11.thread_mgmt,
+    save_base: GFX11.save_base,
+    save_size: GFX11.save_size,
+    stack_size: GFX11.stack_size,
+    stack_offset: GFX11.stack_offset,
+    waves_offset: GFX11.waves_offset,
+    gws: GFX11.gws,
+    xccs: GFX11.xccs,
+};
+
+/// PCI identity of a Radeon RX 9070 XT.
+const IDENTITY: Identity = Identity {
+    vendor: pci::VENDOR_ID,
+    device: 0x7550,
+    class: pci::CLASS,
+    revision: 0xc0,
+    subsystem_vendor: pci::SUBSYSTEM_VENDOR_ID,
+    subsystem: 0x2434,
+};
+
 pub(super) static SPEC: Spec = Spec {
-    identity: Identity { device: 0x7550, revision: 0xc0, subsystem: 0x2434, ..gfx1100::IDENTITY },
+    identity: IDENTITY,
     ips: ips::IPS,
     registers: layout::GFX12,
     names: Names::new(include_str!("names.txt")),

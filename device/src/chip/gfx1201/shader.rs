@@ -8,13 +8,36 @@ use belfry_isa::wave::Wave;
 
 use crate::chip::{ShaderRules, TmpRing, gfx1100};
 
+/// Rules of gfx11, of which the parts that are named below are the same.
+const GFX11: ShaderRules = gfx1100::SHADER_RULES;
+
 pub(super) const RULES: ShaderRules = ShaderRules {
     set_ttmps,
     ttmp_places: [9, 8],
     wave_ttmp,
     workgroup_of,
     tmp_ring,
-    ..gfx1100::SHADER_RULES
+    alignment_mode: GFX11.alignment_mode,
+    stack: GFX11.stack,
+    retry_disable: GFX11.retry_disable,
+    store_waits: GFX11.store_waits,
+    keeps_stores: GFX11.keeps_stores,
+    wave_slots: GFX11.wave_slots,
+    vgpr_rows: GFX11.vgpr_rows,
+    vgpr_granule: GFX11.vgpr_granule,
+    row_lanes: GFX11.row_lanes,
+    cus: GFX11.cus,
+    simds_per_cu: GFX11.simds_per_cu,
+    lds: GFX11.lds,
+    lds_granule: GFX11.lds_granule,
+    groups: GFX11.groups,
+    place_ids: GFX11.place_ids,
+    queue_ids: GFX11.queue_ids,
+    workgroup_info: GFX11.workgroup_info,
+    enabled_cus: GFX11.enabled_cus,
+    scratch_reclaim: GFX11.scratch_reclaim,
+    scratch_parts: GFX11.scratch_parts,
+    scratch_granule: GFX11.scratch_granule,
 };
 
 const _: () = assert!(RULES.fits_engine());

@@ -10,7 +10,12 @@ use crate::chip::{InterruptFormat, Origin, SqInterrupt, gfx1100};
 /// SDMA engines of a die.
 const ENGINES_PER_DIE: u8 = 4;
 
+/// The format of gfx11, of which the parts that are named below are the same.
+const GFX11: InterruptFormat = gfx1100::INTERRUPTS;
+
 pub(super) const FORMAT: InterruptFormat = InterruptFormat {
+    cp_eop: GFX11.cp_eop,
+    bad_opcode: GFX11.bad_opcode,
     sq: (Client::SE0SH, Source::SQ_INTERRUPT),
     sdma_trap: |engine| (client(engine), Source::SDMA4_TRAP),
     // No public source says which interrupt hardware raises for a bad packet of a user queue. The driver is
@@ -19,9 +24,12 @@ pub(super) const FORMAT: InterruptFormat = InterruptFormat {
     sdma_poison: |engine| (client(engine), Source::SDMA4_ECC),
     page_fault,
     node,
+    // The rings' numbers, the codes of refused packets and the words of faults.
+    cp_ring: GFX11.cp_ring,
+    sdma_ring: GFX11.sdma_ring,
+    bad_opcode_word: GFX11.bad_opcode_word,
     sq_words,
-    // The rings' numbers, the codes of refused packets and the words of faults are those of gfx11.
-    ..gfx1100::INTERRUPTS
+    page_fault_words: GFX11.page_fault_words,
 };
 
 fn client(engine: u8) -> Client {

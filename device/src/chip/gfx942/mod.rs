@@ -9,14 +9,15 @@ pub(super) mod pte;
 mod shader;
 
 use belfry_abi::pci::{self, mi300x};
-use belfry_abi::regs::layout::{self, Layout};
+use belfry_abi::regs::layout;
 use belfry_abi::regs::{Ip, Register as _, gc};
 use belfry_isa::inst::Arch;
 
+use super::instinct::{Instinct, Spec};
 use super::navi::Names;
 use super::{
-    Card, Chip, Firmware, Generation, HwsFirmware, Identity, IpBlock, Model, Pm4Packets, PteFormat,
-    RegisterBar, SdmaMqdForm, SdmaPackets, SdmaRules, Shape, Topology, UserRegisters,
+    Card, Firmware, Generation, HwsFirmware, Identity, Model, Pm4Packets, PteFormat, RegisterBar,
+    SdmaMqdForm, SdmaPackets, SdmaRules, Shape, UserRegisters,
 };
 
 /// The model that a configuration can name.
@@ -82,96 +83,33 @@ const IDENTITY: Identity = Identity {
     subsystem: mi300x::DEVICE_ID,
 };
 
-/// Shader engines of an XCC, each with one array.
-const ENGINES: u32 = 4;
-
-static NAMES: Names = Names::new(include_str!("names.txt"));
-
-/// An MI300X, or a part of one.
-#[derive(Clone, Debug)]
-pub struct Mi300x {
-    topology: Topology,
-    ips: Vec<IpBlock>,
-}
+pub(super) static SPEC: Spec = Spec {
+    identity: IDENTITY,
+    model: &MODEL,
+    ips: ips::ips,
+    registers: layout::GFX9,
+    names: Names::new(include_str!("names.txt")),
+    shader_engines: 4,
+    sdma_engines: ips::engines,
+    // The list has the first instance of each block.
+    strides: &[(Ip::MMHUB, ips::DIE_STRIDE), (Ip::GC, ips::XCC_STRIDE)],
+    // The segment of the first SDMA engine.
+    sdma: 0x1260..0x1660,
+    discovery: discovery::table,
+};
 
 /// An MI300X of this shape; the real chip has 304 compute units on 8 XCCs, of 4 engines each.
 #[must_use]
-pub fn chip(shape: Shape) -> Mi300x {
-    let shape = if MODEL.can_be(shape) { shape } else { MODEL.default };
-    let cus = shape.cus / shape.xccs;
-    let shader_engines = cus.min(ENGINES);
-    let topology = Topology {
-        xccs: shape.xccs,
-        shader_engines,
-        arrays_per_engine: 1,
-        wgps_per_array: cus.div_ceil(shader_engines),
-        wgps: cus,
-    };
-    Mi300x { topology, ips: ips::ips(shape) }
+pub fn chip(shape: Shape) -> Instinct {
+    Instinct::new(&SPEC, shape)
 }
-
-impl Chip for Mi300x {
-    fn identity(&self) -> Identity {
-        IDENTITY
-    }
-
-    fn topology(&self) -> Topology {
-        self.topology
-    }
-
-    fn ips(&self) -> &[IpBlock] {
-        &self.ips
-    }
-
-    fn sdma_engines(&self) -> u8 {
-        ips::engines(Shape { xccs: self.topology.xccs, cus: self.topology.wgps }) as u8
-    }
-
-    fn registers(&self) -> Layout {
-        layout::GFX9
-    }
-
-    fn register_name(&self, dword: u32) -> Option<&'static str> {
-        // The list has the first instance of each block.
-        let instances = |ip: Ip, stride: u32| {
-            let blocks = self.ips.iter().filter(move |block| block.ip == ip && block.instance != 0);
-            blocks.filter_map(move |block| dword.checked_sub(u32::from(block.instance) * stride))
-        };
-        let engines = self.ips.iter().filter(|block| block.ip == Ip::SDMA0);
-        let engines = engines.filter_map(|engine| {
-            let first = SDMA_FIRST + dword.checked_sub(*engine.bases.first()?)?;
-            (first < SDMA_FIRST + SDMA_REGISTERS).then_some(first)
-        });
-        NAMES.name(dword).or_else(|| {
-            let others = engines
-                .chain(instances(Ip::MMHUB, ips::DIE_STRIDE))
-                .chain(instances(Ip::GC, ips::XCC_STRIDE));
-            others.into_iter().find_map(|first| NAMES.name(first))
-        })
-    }
-
-    fn discovery(&self) -> Vec<u8> {
-        discovery::table(&self.ips, &self.topology)
-    }
-
-    fn discovery_offset(&self) -> u64 {
-        64 << 10
-    }
-
-    fn fb_base(&self) -> u64 {
-        0x80_0000_0000
-    }
-}
-
-/// Segment of the first SDMA engine, and registers in it.
-const SDMA_FIRST: u32 = 0x1260;
-const SDMA_REGISTERS: u32 = 0x400;
 
 #[cfg(test)]
 mod tests {
     use belfry_abi::regs::{self, Offset};
 
     use super::*;
+    use crate::chip::{Chip as _, Topology};
 
     #[test]
     fn every_number_of_compute_units_is_laid_out_exactly() {
@@ -233,7 +171,7 @@ mod tests {
         assert_eq!(at(Ip::MMHUB, 3, regs::mmhub::MMVM_CONTEXT0_CNTL::AT), Some("VM_CONTEXT0_CNTL"));
         assert_eq!(at(Ip::SDMA0, 7, Offset { segment: 0, dword: 0 }), Some("SDMA_UCODE_ADDR"));
         assert_eq!(chip.register_name(0x8_0000), None);
-        assert_eq!(NAMES.name(0x7_ffff), None);
+        assert_eq!(SPEC.names.name(0x7_ffff), None);
     }
 
     #[test]

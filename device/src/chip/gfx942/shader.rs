@@ -34,7 +34,8 @@ pub(super) const RULES: ShaderRules = ShaderRules {
     wave_ttmp,
     workgroup_info,
     // Trap temporaries have the workgroup's identifier where gfx11 has it.
-    ..gfx1100::SHADER_RULES
+    ttmp_places: gfx1100::SHADER_RULES.ttmp_places,
+    workgroup_of: gfx1100::SHADER_RULES.workgroup_of,
 };
 
 const _: () = assert!(RULES.fits_engine());

@@ -8,8 +8,7 @@ use belfry_abi::pci::doorbell_layout1 as doorbells;
 use belfry_abi::pm4::{Opcode, Pm4Header};
 use belfry_abi::regs::{Register, gc, gfx9, nbio};
 use belfry_device::GpuConfig;
-use belfry_device::chip::gfx942::{self, Mi300x};
-use belfry_device::chip::{Chip as _, Shape};
+use belfry_device::chip::{Chip as _, Instinct, Shape, gfx942};
 use zerocopy::IntoBytes as _;
 
 use crate::driver::{Driver, GART, KernelRing, Process, UserQueue};
@@ -22,7 +21,7 @@ pub const VMIDS: std::ops::Range<u32> = 3..16;
 
 pub struct Hws {
     pub driver: Driver,
-    pub chip: Mi300x,
+    pub chip: Instinct,
     pub xccs: u8,
     pub kiqs: Vec<KernelRing>,
     /// The HIQ of each partition.

@@ -1,4 +1,4 @@
-//! GC 9.4.3: MI300X. What is not here is as on gfx11.
+//! GC 9.4.3: MI300X.
 
 mod caches;
 mod interrupt;
@@ -67,6 +67,8 @@ pub(super) static GFX942: Asic = Asic {
         first_doorbell: doorbell_layout1::SDMA_ENGINE0.dwords() / 2,
         doorbells: doorbell_layout1::SDMA_RANGE,
     },
+    // `kfd_init_apertures_v9`, which is for gfx11 as well.
+    apertures: GFX1100.apertures,
     sh_mem_config: SH_MEM_CONFIG,
     retry: Some(Retry { disable: RETRY_DISABLE, refused: PTE_VALID | PTE_SYSTEM | PTE_PRT }),
     readable: &readable::GFX9,
@@ -97,7 +99,6 @@ pub(super) static GFX942: Asic = Asic {
         // Address watch mask 7 to 30, dispatch info always valid.
         debug_prop: 0x5e7,
     },
-    ..GFX1100
 };
 
 /// Of each graphics core.
