@@ -7,17 +7,16 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use belfry_abi::pci as abi;
+use belfry_bus::{Apertures, Bar, Function, RootBus};
 use belfry_device::Gpu;
 use belfry_pci::{BarLayout, ConfigSpace, Identity};
-
-use crate::pci::{Apertures, Bar, Function, RootBus};
 
 use crate::device::VRAM;
 
 /// Address and size of the bus's configuration space in memory.
-pub const ECAM: (u64, u64) = (crate::pci::ECAM, crate::pci::ECAM_SIZE);
+pub const ECAM: (u64, u64) = (belfry_bus::ECAM, belfry_bus::ECAM_SIZE);
 /// Addresses BARs may have, first and last.
-pub const APERTURES: [(u64, u64); 2] = [(0xc000_0000, crate::pci::ECAM - 1), (1 << 32, (1 << 40) - 1)];
+pub const APERTURES: [(u64, u64); 2] = [(0xc000_0000, belfry_bus::ECAM - 1), (1 << 32, (1 << 40) - 1)];
 /// The functions' device numbers.
 pub const GPU: u8 = 1;
 /// The other function: smaller BARs, which can come to lie in and over the GPU's.

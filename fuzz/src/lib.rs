@@ -20,17 +20,3 @@ pub mod snapshot;
 pub mod vfio;
 pub mod vfio_steps;
 pub mod walker;
-
-// Parts of Belfry's own machine, from their sources and at the places they have there: the rest of it needs /dev/kvm.
-#[allow(dead_code, reason = "the machine uses more of it")]
-#[path = "../../host-vmm/machine/src/gpu_messages.rs"]
-mod gpu_messages;
-#[allow(dead_code, reason = "the machine uses more of it")]
-#[path = "../../host-vmm/machine/src/interrupts.rs"]
-mod interrupts;
-#[allow(dead_code, unused_imports, reason = "the machine uses more of it")]
-#[path = "../../host-vmm/machine/src/pci/mod.rs"]
-mod pci;
-#[allow(dead_code, unused_imports, reason = "the machine uses more of it")]
-#[path = "../../host-vmm/machine/src/virtio/mod.rs"]
-mod virtio;

@@ -1,30 +1,14 @@
-//! Snapshots of Belfry's own machine and of hosted devices, from the sources that read them: the rest of the machine needs /dev/kvm.
+//! Snapshots of Belfry's own machine and of hosted devices, with the code that reads them.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 
 use belfry_device::record::digest;
+use belfry_snapshot::{SavedBoard, SavedCmos, SavedHosted, SavedMachine, SavedVcpu, file};
+pub use belfry_snapshot::{Head, Kind, Section};
+use belfry_virtio::saved::{SavedBlock, SavedChain, SavedConsole, SavedDevice, SavedQueue, SavedVirtio};
 use rustix::fs::MemfdFlags;
-
-#[allow(dead_code, unreachable_pub, reason = "the machine uses more of it")]
-#[path = "../../host-vmm/machine/src/snapshot/file.rs"]
-mod file;
-#[allow(dead_code, reason = "the machine uses more of it")]
-#[path = "../../host-vmm/machine/src/snapshot/hosted_state.rs"]
-mod hosted_state;
-#[allow(dead_code, reason = "the machine uses more of it")]
-#[path = "../../host-vmm/machine/src/snapshot/state.rs"]
-mod state;
-#[allow(dead_code, reason = "the machine uses more of it")]
-#[path = "../../host-vmm/machine/src/snapshot/virtio_state.rs"]
-mod virtio_state;
-
-pub use file::{Head, Kind, Section};
-use hosted_state::SavedHosted;
-pub(crate) use state::StateError;
-use state::{SavedBoard, SavedCmos, SavedMachine, SavedVcpu};
-pub(crate) use virtio_state::{SavedBlock, SavedChain, SavedConsole, SavedDevice, SavedQueue, SavedVirtio};
 
 /// Guest memory of the machine in a sample.
 const RAM: u64 = 4 << 20;

@@ -4,12 +4,11 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use belfry_bus::{Function as _, Interrupts, Message};
+use belfry_virtio::{Block, Console, Device, DiskConfig, Network, Progress, Share, VirtioFunction};
 use vm_memory::{Bytes as _, GuestAddress, GuestMemoryMmap};
 
 use crate::access::Access;
-use crate::interrupts::{Interrupts, Message};
-use crate::pci::Function as _;
-use crate::virtio::{Block, Console, Device, DiskConfig, Network, Progress, Share, VirtioFunction};
 
 /// RAM: two pieces, with nothing between them and nothing after them.
 pub const RAM: [(u64, usize); 2] = [(0, 0x1_0000), (0x2_0000, 0x8000)];
@@ -122,7 +121,7 @@ impl Driver {
     /// Works until there is nothing to do.
     pub fn run(&self) {
         for _ in 0..STEPS {
-            if self.function.shared.work() == Progress::Idle {
+            if self.function.work() == Progress::Idle {
                 return;
             }
         }

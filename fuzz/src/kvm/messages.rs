@@ -5,12 +5,11 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use belfry_abi::pci::MSIX_VECTORS;
+use belfry_bus::{Chips, GpuMessages, Interrupts, Message, Route, Routes, Vectors, line_of};
 use belfry_device::Gpu;
 use vmm_sys_util::eventfd::EventFd;
 
 use crate::device;
-use crate::gpu_messages::GpuMessages;
-use crate::interrupts::{Chips, Interrupts, Message, Route, Routes, Vectors, line_of};
 
 /// Device numbers: the GPU's, and the other function's, which has another line.
 const GPU: u8 = 1;

@@ -4,16 +4,16 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, TryLockError};
 
+use belfry_bus::RootBus;
 use belfry_device::lock::{Mutex, MutexGuard, rank};
+use belfry_snapshot::{SavedBoard, SavedSerial};
 use vm_superio::serial::{SerialEvents, SerialState};
 use vm_superio::{I8042Device, Serial, Trigger};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 use super::cmos::{self, Cmos};
 use super::console::ConsoleWriter;
-use super::pci::RootBus;
 use super::power::{Power, RESET_CONTROL};
-use super::snapshot::{SavedBoard, SavedSerial};
 use crate::ending::{End, Ending};
 
 /// The first serial port, and its line.

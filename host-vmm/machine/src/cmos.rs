@@ -2,11 +2,10 @@
 //!
 //! Motorola MC146818 data sheet; as in Linux `include/linux/mc146818rtc.h`. It has no interrupts.
 
+use belfry_snapshot::SavedCmos;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-
-use super::snapshot::SavedCmos;
 
 /// Index and data.
 pub(super) const INDEX: u16 = 0x70;

@@ -5,10 +5,9 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use belfry_device::GpuConfig;
+use belfry_virtio::DiskConfig;
 
 use crate::error::KvmError;
-
-use crate::virtio::DiskConfig;
 
 /// Range of guest RAM in bytes; the least has room for the tables and a small kernel.
 const RAM: (u64, u64) = (4 << 20, 256 << 30);

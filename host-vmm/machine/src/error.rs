@@ -3,8 +3,9 @@
 use std::io;
 use std::path::PathBuf;
 
+use belfry_virtio::DiskError;
+
 use crate::snapshot::SnapshotError;
-use crate::virtio::DiskError;
 
 /// Reason why a kernel cannot be started.
 #[derive(Debug, thiserror::Error)]

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use belfry_device::lock::{Condvar, Mutex, MutexGuard, rank};
+use belfry_snapshot::SavedVcpu;
 use kvm_ioctls::VcpuFd;
 
-use super::snapshot::SavedVcpu;
 use super::vcpu::{self, Thread};
 
 /// Time between two signals to a vCPU that is still inside of the guest.

@@ -3,15 +3,13 @@
 use std::sync::{Arc, PoisonError};
 
 use belfry_abi::pci;
+use belfry_bus::{Bar, Function, GpuMessages, Vectors};
 use belfry_device::lock::{Mutex, rank};
 use belfry_device::{Gpu, GpuConfig};
 use belfry_pci::BarLayout;
 
 use super::doorbells::Doorbells;
-use super::gpu_messages::GpuMessages;
-use super::interrupts::Vectors;
 use super::memory::Window;
-use super::pci::{Bar, Function};
 
 const INTERRUPT_LINE: usize = 0x3c;
 

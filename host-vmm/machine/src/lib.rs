@@ -8,11 +8,8 @@
 //! | vCPU threads, and their CPUID | `vcpu.rs`, `cpuid.rs` |
 //! | ports | `board.rs`, `console.rs`, `cmos.rs`, `power.rs` |
 //! | tables of the firmware for the guest | `acpi/` |
-//! | the root bus | `pci/` |
-//! | the GPU as a function on it | `gpu.rs`, `gpu_messages.rs` |
-//! | the guest channel, disks, shared folders, the network card | `virtio/` |
+//! | the GPU as a function on the root bus | `gpu.rs` |
 //! | doorbells, trapped, waking or as memory | `doorbells/` |
-//! | messages to the processors | `interrupts.rs` |
 //! | the configuration of a machine | `config.rs` |
 //! | a machine that stands still, is saved and resumed | `gate.rs`, `snapshot/` |
 //! | putting it together, and its end | `machine.rs`, `main_loop.rs`, `running.rs`, `ending.rs` |
@@ -20,6 +17,8 @@
 //! | the host's keys and signals | `input.rs`, `terminal.rs`, `signals.rs` |
 //! | the bare-metal guest | `bare_metal.rs`, `measure.rs` |
 //! | the speed of a guest's kernel under KVM here | `probe.rs` |
+//!
+//! The root bus and its interrupts are `belfry_bus`, the devices on it `belfry_virtio`, the format of snapshots `belfry_snapshot`.
 
 mod acpi;
 pub mod bare_metal;
@@ -34,15 +33,12 @@ mod ending;
 mod error;
 mod gate;
 mod gpu;
-mod gpu_messages;
 mod host;
 mod input;
-mod interrupts;
 mod machine;
 mod main_loop;
 pub mod measure;
 mod memory;
-mod pci;
 mod power;
 pub mod probe;
 mod running;
@@ -52,12 +48,11 @@ pub mod terminal;
 #[cfg(test)]
 mod tests;
 mod vcpu;
-mod virtio;
 
+pub use belfry_virtio::{DiskConfig, DiskConfigError, DiskError, DiskFormat};
 pub use config::{Config, DoorbellMode, HugePages, Initramfs, SharedFolder};
 pub use ending::End;
 pub use error::{KernelError, KvmError};
 pub use machine::{Machine, Outcome};
 pub use running::{Handle, Running};
 pub use signals::interrupted;
-pub use virtio::{DiskConfig, DiskConfigError, DiskError, DiskFormat};

@@ -7,7 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use belfry_abi::pci::{DOORBELL_BAR_SIZE, MSIX_VECTORS};
+use belfry_bus::{Apertures, ECAM, Function, RootBus, Routes, Vectors};
 use belfry_device::{Gpu, GpuConfig, MsixTable, Resources, Stats};
+use belfry_snapshot::{SavedMachine, SavedVcpu};
+use belfry_virtio::saved::SavedVirtio;
+use belfry_virtio::{self as virtio, VirtioFunction};
 use kvm_bindings::{KVM_MAX_CPUID_ENTRIES, KVM_PIT_SPEAKER_DUMMY, kvm_clock_data, kvm_pit_config};
 use kvm_ioctls::VmFd;
 use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap};
@@ -22,16 +26,11 @@ use super::doorbells::{Doorbells, Watcher};
 use super::gate::Gate;
 use super::gpu::GpuFunction;
 use super::input::Input;
-use super::interrupts::{Routes, Vectors};
 use super::main_loop::{self, Host};
 use super::memory::{self, HIGH_RAM, LOW_RAM_END, SharedMemory, VramSource, Window};
-use super::pci::{Apertures, ECAM, Function, RootBus};
 use super::signals::Signals;
-use super::snapshot::{
-    SavedFunction, SavedMachine, SavedPart, SavedVcpu, SavedVirtio, Saver, Snapshot, SnapshotError, Whole,
-};
+use super::snapshot::{SavedFunction, SavedPart, Saver, Snapshot, SnapshotError, Whole};
 use super::vcpu::{self, Vcpu};
-use super::virtio::{self, VirtioFunction};
 use super::{boot, host};
 use crate::config::{Config, DoorbellMode, SharedFolder};
 use crate::ending::{End, Ending};

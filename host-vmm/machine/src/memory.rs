@@ -7,6 +7,7 @@ use std::io;
 use std::sync::Arc;
 
 use belfry_device::Gpu;
+use belfry_snapshot::{Piece, Section};
 use kvm_bindings::kvm_userspace_memory_region;
 use kvm_ioctls::VmFd;
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -16,7 +17,6 @@ use vm_memory::{
     GuestRegionMmap, MmapRegion,
 };
 
-use super::snapshot::{Piece, Section};
 use crate::config::HugePages;
 
 /// End of the RAM below the devices.

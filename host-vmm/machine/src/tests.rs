@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use belfry_abi::pci;
 use belfry_abi::regs::nbio::RCC_DOORBELL_APER_EN;
+use belfry_bus::{Apertures, ECAM, Function, Interrupts as _, RootBus, Routes, Vectors};
 use belfry_device::chip::gfx1100::dword;
 use belfry_device::{Gpu, GpuConfig, MsixTable, Resources};
 use kvm_ioctls::{Kvm, VmFd};
@@ -18,9 +19,7 @@ use vm_memory::GuestMemoryAtomic;
 use super::config::DoorbellMode;
 use super::doorbells::{Doorbells, Watcher};
 use super::gpu::GpuFunction;
-use super::interrupts::{Interrupts as _, Routes, Vectors};
 use super::memory::{self, SharedMemory, Window};
-use super::pci::{Apertures, ECAM, Function, RootBus};
 use crate::config::HugePages;
 
 const VRAM: u64 = 16 << 20;

@@ -13,6 +13,7 @@ use std::sync::{Arc, Once};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use belfry_snapshot::SavedVcpu;
 use kvm_bindings::{
     KVM_MAX_CPUID_ENTRIES, KVM_VCPU_TSC_CTRL, KVM_VCPU_TSC_OFFSET, KVMIO, Msrs, kvm_device_attr,
     kvm_msr_entry,
@@ -24,7 +25,6 @@ use vmm_sys_util::signal::{Killable as _, SIGRTMIN, register_signal_handler};
 
 use super::board::Board;
 use super::gate::Gate;
-use super::snapshot::SavedVcpu;
 use crate::ending::{End, Ending};
 
 // Linux `include/uapi/linux/kvm.h`; kvm-ioctls has it for other processors only.

@@ -38,7 +38,22 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("belfry-embedded", &["belfry-image"]),
     // Used beside any device: those of the binary and those of programs.
     ("belfry-inspect", &["belfry-device", "belfry-runtime", "belfry-abi", "belfry-process"]),
-    ("belfry-machine", &["belfry-device", "belfry-pci", "belfry-channel", "belfry-abi", "belfry-process"]),
+    ("belfry-bus", &["belfry-device", "belfry-pci", "belfry-abi"]),
+    ("belfry-virtio", &["belfry-bus", "belfry-device", "belfry-pci", "belfry-channel"]),
+    ("belfry-snapshot", &["belfry-virtio", "belfry-device"]),
+    (
+        "belfry-machine",
+        &[
+            "belfry-snapshot",
+            "belfry-virtio",
+            "belfry-bus",
+            "belfry-device",
+            "belfry-pci",
+            "belfry-channel",
+            "belfry-abi",
+            "belfry-process",
+        ],
+    ),
     ("belfry-vfio-user", &["belfry-device", "belfry-abi"]),
     (
         "belfry-guest",
@@ -89,6 +104,9 @@ const ARROWS: &[(&str, &[&str])] = &[
             "belfry-device",
             "belfry-isa",
             "belfry-pci",
+            "belfry-bus",
+            "belfry-virtio",
+            "belfry-snapshot",
             "belfry-vfio-user",
             "belfry-runtime",
             "belfry-abi",

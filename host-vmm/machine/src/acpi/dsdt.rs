@@ -6,10 +6,9 @@ use acpi_tables::aml::{
 };
 use acpi_tables::sdt::Sdt;
 use acpi_tables::{Aml, aml};
+use belfry_bus::{Apertures, ECAM, ECAM_SIZE, line_of};
 
 use super::{OEM, REVISION, TABLE};
-use crate::interrupts::line_of;
-use crate::pci::{Apertures, ECAM, ECAM_SIZE};
 use crate::power;
 
 /// Number of devices that a bus can have; each has four pins.

@@ -12,10 +12,10 @@ use acpi_tables::mcfg::MCFG;
 use acpi_tables::rsdp::Rsdp;
 use acpi_tables::sdt::Sdt;
 use acpi_tables::xsdt::XSDT;
+use belfry_bus::{Apertures, ECAM};
 use vm_memory::{Bytes as _, GuestAddress, GuestMemoryMmap};
 
 use super::boot::{ACPI, ACPI_SIZE};
-use super::pci::{Apertures, ECAM};
 use super::power;
 use crate::error::KernelError;
 

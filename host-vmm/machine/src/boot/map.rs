@@ -1,9 +1,9 @@
 //! The layout of guest memory, and the part of it that the guest is told.
 
+use belfry_bus::{ECAM, ECAM_SIZE};
 use vm_memory::{GuestAddress, GuestMemoryBackend as _, GuestMemoryMmap, GuestMemoryRegion as _};
 
 use crate::memory::{HIGH_RAM, LOW_RAM_END};
-use crate::pci::{ECAM, ECAM_SIZE};
 
 /// End of the RAM below the video memory, less what a BIOS would keep there.
 const BASE_END: u64 = 0x9_fc00;

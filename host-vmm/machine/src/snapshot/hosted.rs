@@ -11,12 +11,11 @@ use std::time::Duration;
 
 use belfry_device::record::digest;
 use belfry_device::{Gpu, GpuConfig, SavedGpu};
+use belfry_snapshot::file::{self, FileError, Head, Kind, PAGE, Section};
+use belfry_snapshot::{Pages, Piece, SavedHosted, memory};
 use tempfile::NamedTempFile;
 use vm_memory::{GuestMemoryAtomic, GuestMemoryBackend as _, GuestMemoryMmap};
 
-use super::file::{self, FileError, Head, Kind, PAGE, Section};
-use super::hosted_state::SavedHosted;
-use super::memory::{self, Pages, Piece};
 use super::saver::{beside, blocks, write_beginning};
 use super::{Saved, SnapshotError, StateError};
 use crate::memory::{Vram, VramSource, piece, restored_ranges};

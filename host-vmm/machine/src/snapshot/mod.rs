@@ -2,34 +2,25 @@
 //!
 //! | part | file |
 //! | --- | --- |
-//! | the format of the file, and the checks of it | `file.rs` |
-//! | the machine's state as plain values | `state.rs`, its paravirtual devices `virtio_state.rs` |
-//! | memory on its way into the file | `memory.rs` |
 //! | saving a machine that runs | `saver.rs` |
 //! | a snapshot read from a file | `read.rs` |
-//! | the device of a hosted program, saved and going on alone | `hosted.rs`, its state `hosted_state.rs` |
+//! | the device of a hosted program, saved and going on alone | `hosted.rs` |
+//!
+//! The format of the file and the state as plain values are those of `belfry_snapshot`.
 
-mod file;
 mod hosted;
-mod hosted_state;
-mod memory;
 mod read;
 mod saver;
-mod state;
-mod virtio_state;
 
 use std::io;
 use std::path::PathBuf;
 
-pub use file::{FileError, Head, Kind, Section};
+pub use belfry_snapshot::{FileError, Head, Kind, Section};
+pub use belfry_virtio::saved::StateError;
 pub use hosted::{Alone, HostedPages, HostedSaver, HostedSnapshot};
-pub(super) use memory::Piece;
 pub use read::Snapshot;
 pub use saver::{Saved, Saver};
 pub(super) use saver::{SavedFunction, SavedPart, Whole};
-pub use state::StateError;
-pub(super) use state::{SavedBoard, SavedCmos, SavedMachine, SavedSerial, SavedVcpu};
-pub(super) use virtio_state::{SavedBlock, SavedChain, SavedConsole, SavedDevice, SavedQueue, SavedVirtio};
 
 use belfry_device::SnapshotError as DeviceError;
 

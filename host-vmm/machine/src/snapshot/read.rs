@@ -4,16 +4,17 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use belfry_device::{GpuConfig, SavedGpu};
+use belfry_snapshot::file::{self, FileError, Head, Kind};
+use belfry_snapshot::{DOORBELLS as DOORBELL_MODES, SavedMachine};
+use belfry_virtio::DiskConfig;
+use belfry_virtio::saved::{SavedDevice, SavedVirtio, StateError};
 
-use super::file::{self, FileError, Head, Kind};
-use super::state::SavedMachine;
-use super::{SavedDevice, SavedVirtio, SnapshotError, StateError};
+use super::SnapshotError;
 use crate::config::{Config, DoorbellMode};
 use crate::machine::CHANNEL_DEVICE;
-use crate::virtio::DiskConfig;
 
 /// Doorbell modes, by their numbers in files.
-const DOORBELLS: [DoorbellMode; super::state::DOORBELLS as usize] =
+const DOORBELLS: [DoorbellMode; DOORBELL_MODES as usize] =
     [DoorbellMode::Trapped, DoorbellMode::Ioeventfd, DoorbellMode::Adaptive];
 
 /// Returns the number of a doorbell mode.

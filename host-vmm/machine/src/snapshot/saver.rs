@@ -8,25 +8,26 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use belfry_bus::Vectors;
 use belfry_device::lock::{Mutex, rank};
 use belfry_device::{Gpu, SavedGpu};
+use belfry_snapshot::file::{self, Head, Kind, PAGE, Section};
+use belfry_snapshot::{Piece, SavedBoard, SavedMachine, memory};
+use belfry_virtio::saved::SavedVirtio;
+use belfry_virtio::{Unsaved, VirtioFunction};
 use kvm_bindings::kvm_irqchip;
 use kvm_ioctls::VmFd;
 use tempfile::NamedTempFile;
 use vm_memory::{GuestMemoryBackend as _, GuestMemoryMmap};
 use vmm_sys_util::eventfd::EventFd;
 
-use super::file::{self, Head, Kind, PAGE, Section};
-use super::state::{SavedBoard, SavedMachine};
-use super::{Piece, SavedVirtio, SnapshotError, memory, read};
+use super::{SnapshotError, read};
 use crate::board::{Board, COM1_IRQ};
 use crate::config::DoorbellMode;
 use crate::doorbells::Doorbells;
 use crate::gate::{Closed, Gate};
-use crate::interrupts::Vectors;
 use crate::machine::CHANNEL_DEVICE;
 use crate::memory::Vram;
-use crate::virtio::{Unsaved, VirtioFunction};
 
 /// Time for which devices may be in the middle of a request, and pause between attempts.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use belfry_abi::regs::Register;
 use belfry_abi::regs::osssys::{IH_RB_CNTL, IH_RB_RPTR, IH_RB_WPTR};
+use belfry_bus::{Interrupts, Routes, Vectors, line_of};
 use belfry_device::chip::gfx1100::dword;
 use kvm_bindings::{KVM_IRQCHIP_IOAPIC, kvm_irqchip};
 use kvm_ioctls::{Kvm, VmFd};
 
 use super::{Bus, REGISTERS_AT};
-use crate::interrupts::{Interrupts, Routes, Vectors, line_of};
 
 /// Returns the pins of the I/O APIC that are asserted, as a bit mask.
 fn asserted(vm: &VmFd) -> u32 {

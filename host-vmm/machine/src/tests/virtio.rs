@@ -6,15 +6,14 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use belfry_bus::{ECAM, Routes};
+use belfry_virtio::{Console, Device as _, VirtioFunction};
 use kvm_ioctls::VmFd;
 use vm_memory::{Bytes as _, GuestAddress, GuestMemoryMmap};
 
 use super::{Bus, DOORBELLS_AT, REGISTERS_AT};
 use crate::config::HugePages;
-use crate::interrupts::Routes;
 use crate::memory;
-use crate::pci::ECAM;
-use crate::virtio::{Console, Device as _, VirtioFunction};
 
 const SELF_ECAM: u64 = ECAM + (2 << 15);
 const AT: u64 = 0xc400_0000;
