@@ -9,7 +9,7 @@
 //! | the messages of the GPU | `gpu_messages.rs` |
 //! | recorded interrupts, for tests | `recorder.rs` |
 //!
-//! It opens no `/dev/kvm`: it is given the VM. Fuzzers drive it without one.
+//! The VM comes from its user: the crate opens no `/dev/kvm`, and fuzzers drive it without one.
 
 mod bar;
 mod decode;
