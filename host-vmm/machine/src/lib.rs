@@ -28,6 +28,7 @@ mod cmos;
 mod config;
 mod console;
 mod cpuid;
+mod device_numbers;
 mod doorbells;
 mod ending;
 mod error;

@@ -33,6 +33,7 @@ use super::snapshot::{SavedFunction, SavedPart, Saver, Snapshot, SnapshotError, 
 use super::vcpu::{self, Vcpu};
 use super::{boot, host};
 use crate::config::{Config, DoorbellMode, SharedFolder};
+use crate::device_numbers::{CHANNEL_DEVICE, GPU_DEVICE};
 use crate::ending::{End, Ending};
 use crate::error::KvmError;
 
@@ -40,10 +41,6 @@ use crate::error::KvmError;
 const LOW_APERTURE_END: u64 = ECAM - 1;
 /// Address of three pages that KVM needs on Intel's processors.
 const TSS_ADDRESS: usize = 0xfffb_d000;
-/// The GPU's device number.
-const GPU_DEVICE: u8 = 1;
-/// The guest channel's device number.
-pub(crate) const CHANNEL_DEVICE: u8 = 2;
 /// The first disk's device number; shared folders and the network card follow the disks.
 const FIRST_DISK_DEVICE: u8 = 3;
 

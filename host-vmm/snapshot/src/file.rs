@@ -159,6 +159,10 @@ impl Head {
     }
 
     /// Refuses a snapshot of another kind.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Kind`] for a snapshot of another kind.
     pub fn expect(&self, wanted: Kind) -> Result<(), FileError> {
         if self.kind == wanted { Ok(()) } else { Err(FileError::Kind { found: self.kind, wanted }) }
     }
@@ -188,6 +192,10 @@ pub fn page_digest(number: u64, page: &[u8]) -> u64 {
 }
 
 /// Returns the beginning of a file: everything up to the state.
+///
+/// # Errors
+///
+/// A head that is too long.
 pub fn first_bytes(head: &Head) -> io::Result<Vec<u8>> {
     let encoded = postcard::to_allocvec(head).map_err(io::Error::other)?;
     let mut bytes = MAGIC.to_vec();
@@ -290,6 +298,10 @@ pub fn read_state(file: &File, head: &Head) -> Result<Vec<u8>, FileError> {
 
 /// Finds the next part of a file that is no hole, in whole pages: returns the offsets of its first byte, and of the
 /// byte after it.
+///
+/// # Errors
+///
+/// The system's, of a file that cannot be searched.
 pub fn next_data(file: &File, at: u64, end: u64) -> io::Result<Option<(u64, u64)>> {
     if at >= end {
         return Ok(None);

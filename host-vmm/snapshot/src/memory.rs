@@ -76,12 +76,20 @@ pub struct Pages {
 
 impl Pages {
     /// Makes the writer of a section that begins at `at`.
+    ///
+    /// # Errors
+    ///
+    /// The system's, of the file.
     pub fn new(out: &File, at: u64) -> io::Result<Self> {
         let section = Section { at, ..Section::default() };
         Ok(Self { out: out.try_clone()?, section, batch: Vec::with_capacity(BATCH * PAGE), next: 0 })
     }
 
     /// Takes the page of a number, higher than the last one; `fill` writes it into the given bytes.
+    ///
+    /// # Errors
+    ///
+    /// The system's, of the file.
     pub fn page(&mut self, number: u64, fill: impl FnOnce(&mut [u8]) -> io::Result<()>) -> io::Result<()> {
         if number != self.next || self.batch.len() == BATCH * PAGE {
             self.flush()?;
@@ -110,6 +118,10 @@ impl Pages {
     }
 
     /// Writes the rest of a section of `length` bytes.
+    ///
+    /// # Errors
+    ///
+    /// The system's, of the file.
     pub fn finish(&mut self, length: u64) -> io::Result<Section> {
         self.flush()?;
         self.section.length = length;
@@ -140,6 +152,10 @@ fn each_used(
 }
 
 /// Writes pieces, one after the other, to a new file from `at` on; holes stay holes.
+///
+/// # Errors
+///
+/// The system's, of memory that cannot be read or a file that cannot be written.
 pub fn write(out: &File, at: u64, pieces: &[Piece<'_>]) -> io::Result<Section> {
     let mut pages = Pages::new(out, at)?;
     let length = each_used(pieces, &mut |number, fill| pages.page(number, fill))?;
@@ -147,6 +163,10 @@ pub fn write(out: &File, at: u64, pieces: &[Piece<'_>]) -> io::Result<Section> {
 }
 
 /// Returns the sum of the digests of all pages that are not zero, with their numbers.
+///
+/// # Errors
+///
+/// The system's, of memory that cannot be read.
 pub fn sum(pieces: &[Piece<'_>]) -> io::Result<u64> {
     let (mut sum, mut page) = (0u64, [0; PAGE]);
     each_used(pieces, &mut |number, fill| {

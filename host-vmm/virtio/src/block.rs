@@ -63,6 +63,10 @@ pub struct Block {
 
 impl Block {
     /// Opens the image of a disk; `number` is the disk's number.
+    ///
+    /// # Errors
+    ///
+    /// An image that cannot be opened, or that has another format.
     pub fn new(config: &DiskConfig, number: usize) -> Result<Self, DiskError> {
         Ok(Self {
             disk: Disk::open(config)?,

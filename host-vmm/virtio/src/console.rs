@@ -89,6 +89,10 @@ pub struct Console {
 
 impl Console {
     /// Makes a console whose port is called `name` and is connected to `stream`.
+    ///
+    /// # Errors
+    ///
+    /// The stream's, which cannot be set up.
     pub fn new(name: &'static str, stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self {

@@ -59,6 +59,10 @@ pub struct Network {
 
 impl Network {
     /// Makes a card on the network at the other end of `stream`.
+    ///
+    /// # Errors
+    ///
+    /// The stream's, which cannot be set up.
     pub fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self {

@@ -11,7 +11,7 @@ use belfry_virtio::saved::{SavedDevice, SavedVirtio, StateError};
 
 use super::SnapshotError;
 use crate::config::{Config, DoorbellMode};
-use crate::machine::CHANNEL_DEVICE;
+use crate::device_numbers::CHANNEL_DEVICE;
 
 /// Doorbell modes, by their numbers in files.
 const DOORBELLS: [DoorbellMode; DOORBELL_MODES as usize] =

@@ -24,9 +24,9 @@ use vmm_sys_util::eventfd::EventFd;
 use super::{SnapshotError, read};
 use crate::board::{Board, COM1_IRQ};
 use crate::config::DoorbellMode;
+use crate::device_numbers::CHANNEL_DEVICE;
 use crate::doorbells::Doorbells;
 use crate::gate::{Closed, Gate};
-use crate::machine::CHANNEL_DEVICE;
 use crate::memory::Vram;
 
 /// Time for which devices may be in the middle of a request, and pause between attempts.

@@ -72,6 +72,10 @@ pub struct Share {
 
 impl Share {
     /// Shares the folder `path` under the name `tag`, keeping no more than `files` of its files at a time.
+    ///
+    /// # Errors
+    ///
+    /// A folder that cannot be opened.
     pub fn new(tag: &str, path: &Path, read_only: bool, files: usize) -> io::Result<Self> {
         Ok(Self { tag: tag.to_owned(), server: Server::new(Tree::open(path, read_only)?, files) })
     }
