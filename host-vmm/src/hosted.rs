@@ -14,8 +14,8 @@ use belfry_runtime_hosted::HostedTransport;
 
 use belfry_guest::Stream;
 
-use crate::explore::racy;
 use crate::inspect::{self, InspectError, InspectOptions};
+use crate::racy;
 use crate::snapshot::{SnapshotOptions, Source, Taking, Watch};
 
 /// Time limit of waits on a GPU that fails on purpose: longer than the driver waits for any part of it.

@@ -26,11 +26,13 @@ pub mod isa_trace;
 mod output;
 pub mod own_machine;
 pub mod profile;
+pub mod racy;
 pub mod run;
 pub mod sanitize;
 pub mod snapshot;
 pub mod suite;
 pub mod torture;
 pub mod trace;
+pub mod trial;
 
 pub use belfry_inspect::{gdb, symbols};

@@ -1,18 +1,16 @@
 //! Summary of a process that used the GPU: one line of JSON in the file that `belfry exec` has named.
 
-use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::Arc;
 
-use belfry_device::KeptCounts;
-use belfry_device::faults::{FaultReport, Plan};
-use belfry_device::profile::{ProfileOptions, ProfileReport, Profiler};
+use belfry_device::faults::Plan;
+use belfry_device::profile::{ProfileOptions, Profiler};
 use belfry_device::record::Recorded;
-use belfry_device::sanitize::{SanitizeOptions, SanitizeReport, Sanitizer};
-use serde::Serialize;
+use belfry_device::sanitize::{SanitizeOptions, Sanitizer};
+use belfry_report::{Doorbells, FaultsOfProcess, Line, ProcessReport, RecordOfProcess, Unmodelled};
 
 use crate::inside::inside;
 use crate::settings::settings;
@@ -30,11 +28,11 @@ pub(crate) enum End {
 }
 
 impl End {
-    fn name(self) -> &'static str {
+    fn kind(self) -> belfry_report::End {
         match self {
-            Self::Exited => "exited",
-            Self::Signalled(_) => "signalled",
-            Self::Lost => "lost",
+            Self::Exited => belfry_report::End::Exited,
+            Self::Signalled(_) => belfry_report::End::Signalled,
+            Self::Lost => belfry_report::End::Lost,
         }
     }
 
@@ -46,97 +44,15 @@ impl End {
     }
 }
 
-/// One line.
-#[derive(Serialize)]
-struct Line {
-    pid: i32,
-    /// When it was started, as `/proc` has it: tells it from a later process of the same number.
-    started: u64,
-    end: &'static str,
-    signal: Option<c_int>,
-    program: String,
-    arguments: Vec<String>,
-    start_ms: f64,
-    program_ms: f64,
-    dispatches: u64,
-    waves: u64,
-    wave_instructions: u64,
-    doorbells: Doorbells,
-    page_walks: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    kept_code: Option<KeptCounts>,
-    interrupts: u64,
-    errors: BTreeMap<&'static str, u64>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    reasons: BTreeMap<&'static str, String>,
-    unmodelled: Vec<Unmodelled>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sanitizer: Option<SanitizeReport>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    profile: Option<ProfileReport>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    faults: Option<Faults>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    record: Option<Record>,
-}
-
-/// A record of the process's GPU.
-#[derive(Serialize)]
-struct Record {
-    /// Its name in the directory.
-    file: String,
-    operations: u64,
-    inputs: u64,
-    events: u64,
-    bytes: u64,
-    complete: bool,
-    /// Why it ends early.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
-}
-
-impl Record {
-    fn of(gpu: &gpu::Gpu) -> Option<Self> {
-        let recording = gpu.hosted.device().config().record.as_ref()?;
-        let (said, error) = match recording.recorded() {
-            Ok(said) => (said, None),
-            Err(error) => (Recorded::default(), Some(error.to_string())),
-        };
-        let Recorded { operations, inputs, events, bytes, complete, .. } = said;
-        Some(Self { file: record::name(), operations, inputs, events, bytes, complete, error })
-    }
-}
-
-/// Results of a plan of faults.
-#[derive(Serialize)]
-struct Faults {
-    /// The first strikes, in words.
-    strikes: Vec<String>,
-    /// Number of strikes of each rule.
-    struck: BTreeMap<&'static str, u64>,
-}
-
-impl Faults {
-    fn of(FaultReport { strikes, struck, .. }: &FaultReport) -> Self {
-        Self {
-            strikes: strikes.iter().map(ToString::to_string).collect(),
-            struck: struck.iter().map(|(rule, &count)| (rule.name(), count)).collect(),
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct Doorbells {
-    trapped: u64,
-    woken: u64,
-    polled: u64,
-}
-
-#[derive(Serialize)]
-struct Unmodelled {
-    register: String,
-    reads: u64,
-    writes: u64,
+/// The record of this process's GPU, if it has one.
+fn record_of(gpu: &gpu::Gpu) -> Option<RecordOfProcess> {
+    let recording = gpu.hosted.device().config().record.as_ref()?;
+    let (said, error) = match recording.recorded() {
+        Ok(said) => (said, None),
+        Err(error) => (Recorded::default(), Some(error.to_string())),
+    };
+    let Recorded { operations, inputs, events, bytes, complete, .. } = said;
+    Some(RecordOfProcess { file: record::name(), operations, inputs, events, bytes, complete, error })
 }
 
 /// Makes the checker of this process's kernels from the options that were handed over.
@@ -198,11 +114,11 @@ pub(crate) fn write(end: End) {
             .collect::<Vec<_>>();
         arguments.pop();
         let program = if arguments.is_empty() { String::new() } else { arguments.remove(0) };
-        let line = Line {
+        let process = ProcessReport {
             pid: companion::process(),
-            started: card::started_at(companion::process() as u32).unwrap_or(0),
-            end: end.name(),
+            end: end.kind(),
             signal: end.signal(),
+            counted: false,
             program,
             arguments,
             start_ms: gpu.start_ms,
@@ -210,26 +126,28 @@ pub(crate) fn write(end: End) {
             dispatches: stats.dispatches,
             waves: stats.waves,
             wave_instructions: stats.wave_instructions,
-            doorbells: Doorbells {
-                trapped: stats.doorbells_trapped,
-                woken: stats.doorbells_woken,
-                polled: stats.doorbells_polled,
-            },
+            doorbells: Doorbells::of(&stats),
             page_walks: stats.page_walks,
             kept_code: stats.kept_code,
             interrupts: stats.interrupts,
-            errors: stats.errors.iter().map(|(error, &count)| (error.name(), count)).collect(),
-            reasons: stats.reasons.iter().map(|(error, text)| (error.name(), text.clone())).collect(),
+            errors: stats.errors.iter().map(|(error, &count)| (error.name().to_owned(), count)).collect(),
+            reasons: stats
+                .reasons
+                .iter()
+                .map(|(error, text)| (error.name().to_owned(), text.clone()))
+                .collect(),
             unmodelled: device
                 .unmodelled()
                 .into_iter()
                 .map(|(register, reads, writes)| Unmodelled { register, reads, writes })
                 .collect(),
             sanitizer: device.sanitized(),
-            faults: device.faults().is_on().then(|| Faults::of(&device.faults().report())),
+            faults: device.faults().is_on().then(|| FaultsOfProcess::of(&device.faults().report())),
             profile: device.config().profiler.as_deref().map(Profiler::report),
-            record: Record::of(gpu),
+            record: record_of(gpu),
         };
+        let started = card::started_at(companion::process() as u32).unwrap_or(0);
+        let line = Line { started, process };
         let Ok(mut text) = serde_json::to_vec(&line) else { return };
         text.push(b'\n');
         // One write of an appended file: lines of several processes do not mix.

@@ -10,8 +10,9 @@ use clap::Args;
 
 use super::device::DeviceArgs;
 use super::sanitize::{SanitizeArgs, Sanitizing};
-use crate::explore::{ExploreOptions, STEPS, Strategy, Subject, explore, racy, serve};
+use crate::explore::{ExploreOptions, STEPS, Strategy, Subject, explore, serve};
 use crate::output::{note, say};
+use crate::racy;
 use crate::run::Mode;
 
 /// A schedule that a run goes by.

@@ -8,13 +8,11 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Instant;
 
-use belfry_device::KeptCounts;
-use belfry_device::profile::ProfileReport;
-use belfry_device::sanitize::SanitizeReport;
-use serde::{Deserialize, Serialize};
+use belfry_report::{End, Line, milliseconds};
+pub use belfry_report::{ProcessReport, RecordOfProcess};
+use serde::Serialize;
 
 use super::{ExecError, ExecOptions, Prepare};
-use crate::run::report::{Doorbells, Unmodelled, milliseconds};
 
 /// Result of the program; `exec --json` prints it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -33,109 +31,6 @@ pub struct ExecReport {
     pub program_ms: f64,
     /// Each process that used the GPU, in the order of their ends as far as it is known.
     pub processes: Vec<ProcessReport>,
-}
-
-/// Result of one process; the numbers are those of `run --json`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ProcessReport {
-    /// Its number.
-    pub pid: i32,
-    /// Start time, as `/proc` has it.
-    #[serde(skip_serializing)]
-    pub started: u64,
-    /// Kind of its end.
-    pub end: End,
-    /// The signal that has ended it, if that is known.
-    pub signal: Option<i32>,
-    /// True if the counters below were taken at its end; otherwise at its first use of the GPU.
-    #[serde(default)]
-    pub counted: bool,
-    /// Its program.
-    pub program: String,
-    /// The arguments.
-    pub arguments: Vec<String>,
-    /// Milliseconds to start device and driver.
-    pub start_ms: f64,
-    /// Milliseconds from then to its end.
-    pub program_ms: f64,
-    /// Kernel dispatches completed.
-    pub dispatches: u64,
-    /// Waves run.
-    pub waves: u64,
-    /// Wave instructions executed.
-    pub wave_instructions: u64,
-    /// Doorbells by the way they came.
-    pub doorbells: Doorbells,
-    /// GPU page table walks.
-    pub page_walks: u64,
-    /// Counts of its kept compiled code, if a folder keeps it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kept_code: Option<KeptCounts>,
-    /// Interrupts raised.
-    pub interrupts: u64,
-    /// Number of the program's errors, by their names.
-    pub errors: std::collections::BTreeMap<String, u64>,
-    /// Description of the first error of each name.
-    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
-    pub reasons: std::collections::BTreeMap<String, String>,
-    /// Registers the driver used that have no behaviour.
-    pub unmodelled: Vec<Unmodelled>,
-    /// Findings in its kernels, if they were checked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sanitizer: Option<SanitizeReport>,
-    /// Counts of its kernels, if they were profiled.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub profile: Option<ProfileReport>,
-    /// Effects of a plan of faults, if there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub faults: Option<FaultsOfProcess>,
-    /// The record of its GPU, if there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub record: Option<RecordOfProcess>,
-}
-
-/// The record of a process's GPU.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RecordOfProcess {
-    /// Its name in the directory.
-    pub file: String,
-    /// Turns of the device and calls of the driver.
-    pub operations: u64,
-    /// Writes of others to memory and doorbells.
-    pub inputs: u64,
-    /// Events.
-    pub events: u64,
-    /// Bytes of the file.
-    pub bytes: u64,
-    /// True if the record has an end.
-    pub complete: bool,
-    /// Reason for ending the record early.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
-}
-
-/// Effects of a plan of faults in a process.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FaultsOfProcess {
-    /// The first strikes, in words.
-    pub strikes: Vec<String>,
-    /// Strikes of each rule.
-    pub struck: std::collections::BTreeMap<String, u64>,
-}
-
-/// Kind of a process's end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum End {
-    /// By itself, or it became another program.
-    Exited,
-    /// A signal has ended it.
-    Signalled,
-    /// The process has not reported its end: SIGKILL, or a signal that it handled or that came while it could report
-    /// nothing.
-    Lost,
-    /// The process still runs.
-    Running,
 }
 
 /// The number of the program's process, for passing signals on to it.
@@ -204,24 +99,24 @@ pub(super) fn run(options: &ExecOptions, stdout: Stdout) -> Result<ExecReport, E
     let text = fs::read_to_string(summary.path()).map_err(ExecError::io("read", summary.path()))?;
     let signal = status.signal();
     let exit_status = exit_status(status);
-    let mut processes = processes(&text)?;
-    for process in &mut processes {
-        process.settle((process.pid == pid).then_some(signal).flatten());
-    }
+    let settled = processes(&text)?.into_iter().map(|line| {
+        let signal = (line.process.pid == pid).then_some(signal).flatten();
+        settle(line, signal)
+    });
+    let processes = settled.collect();
     Ok(ExecReport { mode: "exec", program, arguments, exit_status, signal, program_ms, processes })
 }
 
-impl ProcessReport {
-    /// Adds what the process could not report: that it runs, or `signal`, which is known to have ended it.
-    fn settle(&mut self, signal: Option<i32>) {
-        self.counted = self.end != End::Lost;
-        if self.end == End::Lost && runs(self.pid, self.started) {
-            self.end = End::Running;
-        } else if signal.is_some() {
-            self.end = End::Signalled;
-            self.signal = signal;
-        }
+/// Adds what the process could not report: that it runs, or `signal`, which is known to have ended it.
+fn settle(Line { started, mut process }: Line, signal: Option<i32>) -> ProcessReport {
+    process.counted = process.end != End::Lost;
+    if process.end == End::Lost && runs(process.pid, started) {
+        process.end = End::Running;
+    } else if signal.is_some() {
+        process.end = End::Signalled;
+        process.signal = signal;
     }
+    process
 }
 
 /// Returns true if the process with that number and start time has not ended.
@@ -236,14 +131,14 @@ fn runs(pid: i32, started: u64) -> bool {
 }
 
 /// Reads the processes that have written a line; of several lines of one process, the last counts.
-fn processes(text: &str) -> Result<Vec<ProcessReport>, ExecError> {
-    let mut processes: Vec<ProcessReport> = Vec::new();
+fn processes(text: &str) -> Result<Vec<Line>, ExecError> {
+    let mut lines: Vec<Line> = Vec::new();
     for line in text.lines() {
-        let process: ProcessReport = serde_json::from_str(line)?;
-        processes.retain(|earlier| earlier.pid != process.pid);
-        processes.push(process);
+        let line: Line = serde_json::from_str(line)?;
+        lines.retain(|earlier| earlier.process.pid != line.process.pid);
+        lines.push(line);
     }
-    Ok(processes)
+    Ok(lines)
 }
 
 #[cfg(test)]
@@ -261,7 +156,7 @@ mod tests {
             .replace('\n', "")
         };
         let found = processes(&[line(1, 1), line(2, 5), line(1, 2)].join("\n")).unwrap();
-        let found: Vec<_> = found.iter().map(|process| (process.pid, process.dispatches)).collect();
+        let found: Vec<_> = found.iter().map(|line| (line.process.pid, line.process.dispatches)).collect();
         assert_eq!(found, [(2, 5), (1, 2)]);
         assert!(processes("no json").is_err());
     }
@@ -277,8 +172,7 @@ mod tests {
                 "start_ms":1.0,"program_ms":2.0,"dispatches":3,"waves":0,"wave_instructions":0,
                 "doorbells":{{"trapped":0,"woken":0,"polled":0}},"page_walks":0,"interrupts":0,"errors":{{}},"unmodelled":[]}}"#
             );
-            let mut process = processes(&line.replace('\n', "")).unwrap().remove(0);
-            process.settle(killed);
+            let process = settle(processes(&line.replace('\n', "")).unwrap().remove(0), killed);
             (process.end, process.signal, process.counted)
         };
         assert_eq!(settled(pid, started, "lost", None), (End::Running, None, false));

@@ -1,7 +1,7 @@
 //! One schedule after the other, in a child: each is a line of standard input, and its verdict a line of standard
 //! output.
 
-use std::io::{self, BufRead as _, Write as _};
+use std::io;
 use std::sync::Arc;
 
 use belfry_device::GpuConfig;
@@ -12,7 +12,8 @@ use belfry_runtime::Runtime;
 use belfry_runtime_hosted::HostedTransport;
 use serde::{Deserialize, Serialize};
 
-use super::racy;
+use crate::racy;
+use crate::trial::{answer, answer_lines, without_numbers};
 
 /// Failure of a program: something that it must not do under any schedule.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -37,7 +38,7 @@ impl Failure {
     /// Returns a key that is equal for all failures of one cause: numbers in their texts make no difference.
     #[must_use]
     pub fn signature(&self) -> String {
-        format!("{}: {}", self.kind, crate::torture::without_numbers(&self.text))
+        format!("{}: {}", self.kind, without_numbers(&self.text))
     }
 }
 
@@ -65,29 +66,18 @@ pub struct Subject {
     pub sanitize: Option<SanitizeOptions>,
 }
 
-fn answer(verdict: &Verdict) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    serde_json::to_writer(&mut out, verdict)?;
-    out.write_all(b"\n")?;
-    out.flush()
-}
-
 /// Answers schedules, a line each, until there are no more.
 ///
 /// # Errors
 ///
 /// The errors of standard input and output.
 pub fn serve(subject: &Subject) -> io::Result<()> {
-    for line in io::stdin().lock().lines() {
-        let verdict = match line?.parse() {
-            Ok(schedule) => attempt(subject, &schedule),
-            Err(error) => {
-                Verdict { failure: Some(Failure::new("error", format!("{error}"))), ..Verdict::default() }
-            }
-        };
-        answer(&verdict)?;
-    }
-    Ok(())
+    answer_lines(|line| match line.parse() {
+        Ok(schedule) => attempt(subject, &schedule),
+        Err(error) => {
+            Verdict { failure: Some(Failure::new("error", format!("{error}"))), ..Verdict::default() }
+        }
+    })
 }
 
 /// Runs the program under a schedule, on a device and a driver of its own. If the program hangs, the process answers

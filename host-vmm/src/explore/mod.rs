@@ -6,10 +6,8 @@
 //! | one schedule, in a child | `attempt.rs` |
 //! | the smallest schedule that shows a failure | `smallest.rs` |
 //! | the summary of all | `summary.rs` |
-//! | programs with a race | `racy.rs` |
 
 mod attempt;
-pub mod racy;
 mod search;
 mod smallest;
 mod summary;
@@ -26,7 +24,7 @@ pub use search::Strategy;
 use smallest::Shrinking;
 pub use summary::{Found, Summary};
 
-use crate::torture::{Child, ChildError};
+use crate::trial::{Child, ChildError};
 
 /// Default number of steps after which a run counts as hung.
 pub const STEPS: u64 = 200_000;

@@ -42,9 +42,9 @@ use belfry_machine::{DiskConfig, HugePages, KvmError};
 use serde::Serialize;
 
 use crate::doorbell::{Doorbell, NoSuchWay};
-use crate::explore::racy;
 use crate::hosted::HostedError;
 use crate::inspect::{self, InspectError, InspectOptions, Onlookers};
+use crate::racy;
 use crate::snapshot::SnapshotOptions;
 use crate::suite::Suite;
 pub(crate) use in_guest::ENVIRONMENT;

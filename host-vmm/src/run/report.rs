@@ -1,25 +1,15 @@
 //! The results of a program: the summary and its JSON.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use belfry_device::faults::FaultReport;
 use belfry_device::{KeptCounts, Stats};
 use belfry_guest::Phases;
-use serde::{Deserialize, Serialize};
+pub(super) use belfry_report::milliseconds;
+pub use belfry_report::{Doorbells, Unmodelled};
+use serde::Serialize;
 
 use super::Mode;
-
-/// Doorbells by the way they came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
-pub struct Doorbells {
-    /// Writes that reached the device as accesses.
-    pub trapped: u64,
-    /// Writes announced to the device, without their value.
-    pub woken: u64,
-    /// Writes found in the mapped page.
-    pub polled: u64,
-}
 
 /// Results of a run; `--json` prints them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -97,17 +87,6 @@ impl From<Phases> for BootPhases {
     }
 }
 
-/// A register without behaviour.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
-pub struct Unmodelled {
-    /// Its name, or its offset.
-    pub register: String,
-    /// Number of reads.
-    pub reads: u64,
-    /// Number of writes.
-    pub writes: u64,
-}
-
 /// Makes a report of the device's counts, and nothing else.
 pub(super) fn from_device(stats: &Stats, unmodelled: Vec<(String, u64, u64)>) -> RunReport {
     RunReport {
@@ -125,11 +104,7 @@ pub(super) fn from_device(stats: &Stats, unmodelled: Vec<(String, u64, u64)>) ->
         dispatches: stats.dispatches,
         waves: stats.waves,
         wave_instructions: stats.wave_instructions,
-        doorbells: Doorbells {
-            trapped: stats.doorbells_trapped,
-            woken: stats.doorbells_woken,
-            polled: stats.doorbells_polled,
-        },
+        doorbells: Doorbells::of(stats),
         page_walks: stats.page_walks,
         kept_code: stats.kept_code,
         interrupts: stats.interrupts,
@@ -219,11 +194,6 @@ impl std::fmt::Display for RunReport {
         }
         Ok(())
     }
-}
-
-pub(crate) fn milliseconds(duration: Duration) -> f64 {
-    // The clock is no better than three decimals of a millisecond.
-    (duration.as_secs_f64() * 1e6).round() / 1e3
 }
 
 #[cfg(test)]

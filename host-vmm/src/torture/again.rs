@@ -8,9 +8,10 @@ use std::time::Duration;
 use belfry_device::faults::Plan;
 use serde::{Deserialize, Serialize};
 
-use super::child::{Child, ChildError};
+use super::ask;
 use super::summary::Summary;
-use super::verdict::{Finding, Verdict};
+use super::verdict::Verdict;
+use crate::trial::{Child, ChildError, Finding};
 
 /// The version of the format.
 const VERSION: u32 = 1;
@@ -129,7 +130,7 @@ pub fn again(path: &Path) -> Result<Again, AgainError> {
     let mut child = Child::start_as(Duration::from_secs(limit), &arguments)?;
     let mut last = Verdict::default();
     for number in 1..=TRIES {
-        last = child.attempt(&plan);
+        last = ask(&mut child, &plan);
         if last.findings.iter().any(|found| found.signature() == finding.signature()) {
             return Ok(Again { plan: text, finding, shown: Some((number, last.clone())), last });
         }

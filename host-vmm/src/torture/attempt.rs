@@ -1,7 +1,7 @@
 //! One plan after the other, in a child: each is a line of standard input, and its verdict a line of standard output.
 
 use std::collections::BTreeMap;
-use std::io::{self, BufRead as _, Write as _};
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,9 +12,10 @@ use belfry_runtime::Runtime;
 use belfry_runtime_hosted::HostedTransport;
 
 use super::in_guest::{InGuest, Machine};
-use super::verdict::{Ending, Finding, Verdict};
+use super::verdict::{Ending, Verdict};
 use super::{TIME_FACTOR, hasty};
 use crate::hosted::PATIENCE;
+use crate::trial::{Finding, answer_lines};
 
 /// Time limit for the program's resources to be given back.
 const SETTLES: Duration = Duration::from_secs(3);
@@ -59,8 +60,7 @@ pub fn serve(config: &GpuConfig, program: &[String], place: Place) -> io::Result
             (None, Some(guests))
         }
     };
-    for line in io::stdin().lock().lines() {
-        let text = line?;
+    answer_lines(|text| {
         panics.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let plan = text.strip_prefix("count").map_or_else(|| text.parse(), |_| Ok(Plan::counting()));
         let mut verdict = match (plan, &mut guests) {
@@ -70,12 +70,8 @@ pub fn serve(config: &GpuConfig, program: &[String], place: Place) -> io::Result
         };
         let messages = std::mem::take(&mut *panics.lock().unwrap_or_else(PoisonError::into_inner));
         verdict.findings.extend(messages.into_iter().take(1).map(Finding::Panic));
-        let mut out = io::stdout().lock();
-        serde_json::to_writer(&mut out, &verdict)?;
-        out.write_all(b"\n")?;
-        out.flush()?;
-    }
-    Ok(())
+        verdict
+    })
 }
 
 /// Resources that a driver holds: bytes of system memory, pinned ranges, bytes of VRAM and of GTT.

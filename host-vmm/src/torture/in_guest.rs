@@ -16,9 +16,10 @@ use belfry_image::guest::EXAMPLES;
 use belfry_image::{Cache, CacheError, Freshness, GuestImage, ImageError, Progress, artifacts};
 use belfry_machine::snapshot::{Saver, Snapshot};
 
-use super::verdict::{Ending, Finding, Verdict};
+use super::verdict::{Ending, Verdict};
 use crate::output::note;
 use crate::run::ENVIRONMENT;
+use crate::trial::Finding;
 
 /// Time limit for the program's resources to be given back.
 const SETTLES: Duration = Duration::from_secs(10);

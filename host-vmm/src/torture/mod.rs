@@ -7,14 +7,12 @@
 //! | one plan, in a child | `attempt.rs` |
 //! | the verdict on a plan | `verdict.rs` |
 //! | one plan, in a guest | `in_guest.rs` |
-//! | a child, which is killed when it does not answer | `child.rs` |
 //! | the smallest plan that shows a finding | `smallest.rs` |
 //! | the summary of all | `summary.rs` |
 //! | a finding as a file, and having it shown again | `again.rs` |
 
 mod again;
 mod attempt;
-mod child;
 mod in_guest;
 mod plans;
 mod smallest;
@@ -32,12 +30,12 @@ use belfry_device::time::TimeSource;
 
 pub use again::{Again, AgainError, again, keep};
 pub use attempt::{Bug, Place, serve};
-pub(crate) use child::Child;
-pub use child::ChildError;
 pub use in_guest::{InGuestError, Machine, prepare};
 pub use summary::{Found, Summary};
-pub(crate) use verdict::without_numbers;
-pub use verdict::{Ending, Finding, Verdict};
+pub use verdict::{Ending, Verdict};
+
+use crate::trial::Child;
+pub use crate::trial::{ChildError, Finding};
 
 /// Factor by which time passes faster for device and driver: a ten-second wait of a driver is over in a fifth of a
 /// second.
@@ -78,6 +76,12 @@ pub enum TortureError {
     },
 }
 
+/// Lets a child run the program under a plan.
+fn ask(child: &mut Child, plan: &Plan) -> Verdict {
+    let text = if *plan == Plan::counting() { "count".to_owned() } else { plan.to_string() };
+    child.ask(&text).unwrap_or_else(|findings| Verdict { findings, ..Verdict::default() })
+}
+
 /// Returns a configuration in which a driver's waits are soon over.
 #[must_use]
 pub fn hasty(config: &GpuConfig) -> GpuConfig {
@@ -95,7 +99,7 @@ pub fn torture(
 ) -> Result<Summary, TortureError> {
     let started = Instant::now();
     let mut first = Child::start(options.limit)?;
-    let clean = first.attempt(&Plan::counting());
+    let clean = ask(&mut first, &Plan::counting());
     if clean.ending != Ending::Well || !clean.findings.is_empty() {
         let program = options.program.join(" ");
         return Err(TortureError::Clean { program, verdict: clean.to_string() });
@@ -119,7 +123,7 @@ pub fn torture(
                 return Ok(());
             }
             let plan = plans.plan(number);
-            let verdict = child.attempt(&plan);
+            let verdict = ask(&mut child, &plan);
             note(&plan, &verdict);
         }
     };

@@ -2,9 +2,8 @@
 
 use belfry_device::faults::{Often, Plan, Planned, When};
 
-use super::Found;
-use super::child::Child;
-use super::verdict::Finding;
+use super::{Found, ask};
+use crate::trial::{Child, Finding};
 
 /// Number of findings whose smallest plan is looked for.
 pub(super) const AT_MOST: usize = 20;
@@ -51,5 +50,5 @@ pub(super) fn smallest(child: &mut Child, found: &Found) -> Option<String> {
 
 fn shows(child: &mut Child, plan: &Plan, signature: &str) -> bool {
     (0..TRIES)
-        .any(|_| child.attempt(plan).findings.iter().map(Finding::signature).any(|other| other == signature))
+        .any(|_| ask(child, plan).findings.iter().map(Finding::signature).any(|other| other == signature))
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use belfry_device::faults::Plan;
 use serde::Serialize;
 
-use super::verdict::{Ending, Finding, Verdict, without_numbers};
+use super::verdict::{Ending, Verdict};
+use crate::trial::{Finding, without_numbers};
 
 /// Findings of one signature.
 #[derive(Clone, Debug, Serialize)]

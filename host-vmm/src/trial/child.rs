@@ -1,14 +1,13 @@
-//! A child that runs plans, started anew when it dies or does not answer.
+//! A child that runs trials, started anew when it dies or does not answer.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use belfry_device::faults::Plan;
 use belfry_process::child::{KillOnDrop, die_with_parent};
 
-use super::verdict::{Finding, Verdict};
+use super::finding::Finding;
 
 /// The hidden option that makes a child.
 pub(crate) const CHILD: &str = "--child";
@@ -26,7 +25,7 @@ pub enum ChildError {
     Thread,
 }
 
-/// A process that answers plans.
+/// A process that answers lines, each with the verdict on a trial.
 pub(crate) struct Child {
     live: Live,
     limit: Duration,
@@ -74,22 +73,16 @@ impl Live {
 }
 
 impl Child {
-    /// Starts a child with this time limit for a plan.
+    /// Starts a child with this time limit for a trial.
     pub(crate) fn start(limit: Duration) -> Result<Self, ChildError> {
         let words: Words = std::env::args_os().skip(1).collect();
         Ok(Self { live: Live::start(&words)?, limit, words })
     }
 
     /// Starts a child with the GPU and the program of another command line, which begins with the command.
-    pub(super) fn start_as(limit: Duration, words: &[String]) -> Result<Self, ChildError> {
+    pub(crate) fn start_as(limit: Duration, words: &[String]) -> Result<Self, ChildError> {
         let words: Words = words.iter().map(Into::into).collect();
         Ok(Self { live: Live::start(&words)?, limit, words })
-    }
-
-    /// Runs the program under a plan; returns the verdict.
-    pub(super) fn attempt(&mut self, plan: &Plan) -> Verdict {
-        let text = if *plan == Plan::counting() { "count".to_owned() } else { plan.to_string() };
-        self.ask(&text).unwrap_or_else(|findings| Verdict { findings, ..Verdict::default() })
     }
 
     /// Returns the child's answer to a line. Without an answer, the error says why, and the next line gets another
