@@ -1,15 +1,14 @@
 #!/usr/bin/env bash
 # Package: triton 3.9.0 (PyPI), its compiler for AMD GPUs, which needs no GPU. Date: 2026-11-29.
 #
-# Seen: a cast from FP8 to bf16 makes numbers of infinity and NaN where the chip has no instruction for it: E5M2 on
-# gfx90a, gfx942 and gfx1100 gives 65536 for infinity and 98304 for NaN, E4M3 gives 480 for NaN. The same values
-# cast to f16 or f32 stay infinite and NaN, so `x.to(bf16)` and `x.to(f32).to(bf16)` differ. gfx950 and gfx1201 convert
-# by an instruction. The kernel here casts constants, which the compiler folds, so that the result is in its output.
+# Seen: a cast from FP8 to bf16 makes numbers of infinity and NaN for the three chips tried, gfx90a, gfx942 and gfx1100:
+# E5M2 gives 65536 for infinity and 98304 for NaN, E4M3 gives 480 for NaN. The same values cast to f32 (and infinity to
+# f16) stay infinite and NaN, so `x.to(bf16)` and `x.to(f32).to(bf16)` differ. The kernel here casts constants, which
+# the compiler folds, so that the result is in its output.
 # The other way round, infinity in f32 becomes the largest number of E5M2, which has an infinity of its own, and NaN in
 # E5M2 with the bias of 16, which has none.
 #
-# Matters to: kernels that look for overflow in FP8 data by NaN or infinity after widening to bf16; comparisons of one
-# kernel between MI300 and MI350.
+# Matters to: kernels that look for overflow in FP8 data by NaN or infinity after widening to bf16.
 # Documentation: OCP's "8-bit Floating Point Specification": 7c of E5M2 is infinity, 7d to 7f and 7f of E4M3 are NaN.
 source "$(dirname "$0")/common.bash"
 python triton==3.9.0
