@@ -21,7 +21,7 @@ use file::{Operation, Row, Set};
 use row::Seen;
 
 /// The sets of this repository: name and text.
-const SETS: [(&str, &str); 28] = [
+const SETS: [(&str, &str); 31] = [
     ("amdgpu-sim-gfx1200", include_str!("../data/cards/amdgpu-sim-gfx1200.txt")),
     ("amdgpu-sim-gfx1200-arithmetic", include_str!("../data/cards/amdgpu-sim-gfx1200-arithmetic.txt")),
     ("amdgpu-sim-gfx1200-carry", include_str!("../data/cards/amdgpu-sim-gfx1200-carry.txt")),
@@ -41,6 +41,15 @@ const SETS: [(&str, &str); 28] = [
     ("amdgpu-sim-gfx1200-vop2-cases", include_str!("../data/cards/amdgpu-sim-gfx1200-vop2-cases.txt")),
     ("amdgpu-sim-gfx1200-vop3", include_str!("../data/cards/amdgpu-sim-gfx1200-vop3.txt")),
     ("amdgpu-sim-gfx1200-vop3-omod", include_str!("../data/cards/amdgpu-sim-gfx1200-vop3-omod.txt")),
+    ("amdgpu-sim-gfx1200-vop3-one-two", include_str!("../data/cards/amdgpu-sim-gfx1200-vop3-one-two.txt")),
+    (
+        "amdgpu-sim-gfx1200-vop3-one-two-omod",
+        include_str!("../data/cards/amdgpu-sim-gfx1200-vop3-one-two-omod.txt"),
+    ),
+    (
+        "amdgpu-sim-gfx1200-vop3-one-two-scalars",
+        include_str!("../data/cards/amdgpu-sim-gfx1200-vop3-one-two-scalars.txt"),
+    ),
     ("amdgpu-sim-gfx1200-vop3-sources", include_str!("../data/cards/amdgpu-sim-gfx1200-vop3-sources.txt")),
     ("amdgpu-sim-gfx1200-vop3p", include_str!("../data/cards/amdgpu-sim-gfx1200-vop3p.txt")),
     ("amdgpu-sim-gfx1200-vopc", include_str!("../data/cards/amdgpu-sim-gfx1200-vopc.txt")),
