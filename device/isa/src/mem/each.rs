@@ -1,7 +1,5 @@
 //! Elements of lanes one after the other, of which many are in one page.
 
-use core::marker::PhantomData;
-
 use super::tlb::PAGE_SIZE;
 use super::words::read_words;
 use super::{Access, Fault, Global, Unaligned, Word, crosses};
@@ -36,80 +34,31 @@ fn lanes(mut mask: u16) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Places of the elements of a wave's lanes on the host.
-pub(crate) struct Found<'a, T> {
-    hosts: [[*const u8; 16]; 4],
-    /// The sixteen whose elements those of each are.
-    of: [u8; 4],
-    borrowed: PhantomData<&'a T>,
-}
-
-/// Read for lanes that have no element.
-static NOTHING: u64 = 0;
-
-impl<T: Word> Found<'_, T> {
-    /// The element of a lane of a sixteen; zero for one that has none.
-    #[inline(always)]
-    pub(crate) fn load(&self, sixteen: usize, lane: usize) -> T {
-        let host = self.hosts[usize::from(self.of[sixteen & 3] & 3)][lane & 15];
-        // SAFETY: the TLB gave a pointer into a page that the element does not cross, and its owner is borrowed; or it is `NOTHING`.
-        unsafe { host.cast::<Unaligned<T>>().read_volatile() }.0
-    }
-}
-
-/// Says whether addresses are the same, without a jump for each.
-#[inline(always)]
-fn are_same(a: &[u64; 16], b: &[u64; 16]) -> bool {
-    let mut differ = 0;
-    for lane in 0..16 {
-        differ |= a[lane] ^ b[lane];
-    }
-    differ == 0
-}
-
 impl Global<'_> {
-    /// Finds the elements of a wave's lanes, the highest first; the fault, and the lane that has it. `None` where they have to be loaded one
-    /// by one: an element is in two pages, or accesses are watched.
+    /// Loads an element for each lane of `mask`, the highest first. Returns false where one is in two pages or in a page that cannot be read.
+    /// No address may be watched.
     #[inline(always)]
-    pub(crate) fn find_each<T: Word>(
+    pub(crate) fn load_found<T: Word + Into<u16>>(
         &mut self,
-        addresses: &[[u64; 16]; 4],
-        masks: [u16; 4],
-    ) -> Result<Option<Found<'_, T>>, (Fault, usize)> {
-        let mut hosts = [[(&raw const NOTHING).cast(); 16]; 4];
-        let mut of = [0, 1, 2, 3];
-        if self.tlb.is_watched() {
-            return Ok(None);
-        }
+        addresses: &[u64; 16],
+        mask: u16,
+        values: &mut [u32; 16],
+    ) -> bool {
         let mut page = Page::NONE;
-        for sixteen in (0..4).rev() {
-            let mask = masks[sixteen];
-            // For matrix instructions both sixteens of a half load the same.
-            if sixteen % 2 == 0
-                && mask == masks[sixteen + 1]
-                && are_same(&addresses[sixteen], &addresses[sixteen + 1])
-            {
-                of[sixteen] = of[sixteen + 1];
+        for lane in (0..16).rev() {
+            if mask != u16::MAX && mask >> lane & 1 == 0 {
                 continue;
             }
-            if mask == 0 {
-                continue;
+            let va = addresses[lane];
+            if crosses(va, T::SIZE) {
+                return false;
             }
-            for lane in (0..16).rev() {
-                let va = addresses[sixteen][lane];
-                if mask != u16::MAX && mask >> lane & 1 == 0 {
-                    continue;
-                }
-                if crosses(va, T::SIZE) {
-                    return Ok(None);
-                }
-                hosts[sixteen][lane] = match page.host(self, va) {
-                    Ok(host) => host,
-                    Err(fault) => return Err((fault, sixteen * 16 + lane)),
-                };
-            }
+            let Ok(host) = page.host(self, va) else { return false };
+            // SAFETY: the TLB gave a pointer into this page, good to its end, and the element does not cross it.
+            let value = unsafe { host.cast::<Unaligned<T>>().read_volatile() }.0;
+            values[lane] = u32::from(value.into());
         }
-        Ok(Some(Found { hosts, of, borrowed: PhantomData }))
+        true
     }
 
     /// Loads `N` words for each lane of `mask`, the highest lane first, and hands them over; the fault, and the lane that has it. Lanes

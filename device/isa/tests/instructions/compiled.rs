@@ -6,6 +6,7 @@ mod atomics;
 mod guessed;
 mod known;
 mod masks;
+mod narrow;
 mod pressure;
 mod rounds;
 mod turns;
@@ -168,6 +169,16 @@ impl Outcome {
     }
 }
 
+/// A byte of the accessed memory, before.
+fn byte(at: u32) -> u8 {
+    (at * 7 + at / 251 + 1) as u8
+}
+
+/// A lane of a vector register, before.
+fn pattern(register: u32, lane: u32) -> u32 {
+    (lane * 0x0103_0507 + 0x80).wrapping_mul(register * 2 + 1)
+}
+
 impl Runner {
     fn new(backend: Backend, access: Access, size: WaveSize, (before, after): (&[u32], &[u32])) -> Runner {
         let words = [before, &access.1, after].concat();
@@ -180,15 +191,14 @@ impl Runner {
     }
 
     fn run(&mut self, case: &Case) -> Outcome {
-        let bytes: Vec<u8> = (0..PAGES * PAGE).map(|at| (at * 7 + at / 251 + 1) as u8).collect();
+        let bytes: Vec<u8> = (0..PAGES * PAGE).map(byte).collect();
         self.bench.gpu.memory.write(self.memory, &bytes);
         for (at, byte) in self.bench.gpu.lds.bytes_mut().iter_mut().enumerate() {
             *byte = (at * 5 + at / 253 + 3) as u8;
         }
-        let mut vgprs: Vec<[u32; 64]> = (0..32_u32)
-            .map(|register| lanes(|lane| (lane * 0x0103_0507 + 0x80).wrapping_mul(register * 2 + 1)))
-            .collect();
-        let global = self.access.0.starts_with("global");
+        let mut vgprs: Vec<[u32; 64]> =
+            (0..32).map(|register| lanes(|lane| pattern(register, lane))).collect();
+        let global = !self.access.0.starts_with("ds");
         let base = if global && !self.access.0.contains("s[4:5]") { self.memory } else { 0 };
         vgprs[0] = case.addresses.map(|address| address.wrapping_add(base as u32));
         if global {

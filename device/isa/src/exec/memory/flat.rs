@@ -51,7 +51,7 @@ pub(crate) fn entry(moves: Moves, effect: Effect, backend: BackendKind) -> Optio
         (Effect::Load, Moves::Dwords(2)) => load(load_n::<2>(backend), 2),
         (Effect::Load, Moves::Dwords(3)) => load(load_n::<3>(backend), 3),
         (Effect::Load, Moves::Dwords(4)) => load(load_n::<4>(backend), 4),
-        (Effect::Load, Moves::Part(part)) => FlatEntry { aux: part.pack(), ..load(load_narrow, 1) },
+        (Effect::Load, Moves::Part(part)) => FlatEntry { aux: part.pack(), ..load(load_narrow(backend), 1) },
         (Effect::Store, Moves::Dwords(1)) => store(store_b32(backend), 1),
         (Effect::Store, Moves::Dwords(2)) => store(store_n::<2>(backend), 2),
         (Effect::Store, Moves::Dwords(3)) => store(store_n::<3>(backend), 3),

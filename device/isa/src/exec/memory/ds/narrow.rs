@@ -3,6 +3,7 @@
 use super::each_address;
 use crate::exec::Stop;
 use crate::exec::di::{Di, Flow, Machine};
+use crate::lanes::Lanes;
 use crate::wave::Wave;
 
 /// Extension of a load of 8 or 16 bits, and its place in the register.
@@ -97,6 +98,15 @@ impl Merger {
     pub(crate) fn merge(self, old: u32, value: u16) -> u32 {
         let wide = (u32::from(value) & self.all ^ self.sign).wrapping_sub(self.sign);
         old & self.stays | wide << self.shift & !self.stays
+    }
+
+    /// As [`Merger::merge`], of sixteen lanes.
+    #[inline(always)]
+    pub(crate) fn merge_lanes<L: Lanes>(self, old: L::V, values: L::V) -> L::V {
+        let sign = L::splat(self.sign);
+        let wide = L::sub(L::xor(L::and(values, L::splat(self.all)), sign), sign);
+        let placed = L::and(L::shl(wide, L::splat(self.shift)), L::splat(!self.stays));
+        L::or(L::and(old, L::splat(self.stays)), placed)
     }
 }
 

@@ -103,6 +103,24 @@ pub(super) fn global_addresses(w: &Wave, m: &Machine<'_>, d: &Di, first_lane: u3
     Some(addresses)
 }
 
+/// Returns true if the upper sixteen lanes of a half have the addresses of the lower ones.
+#[inline(always)]
+pub(super) fn are_repeated<L: Lanes>(w: &Wave, d: &Di, half: u32) -> bool {
+    let form = Form::of(d);
+    if form == Form::Scratch {
+        return false;
+    }
+    let low = w.v.row(d.src[0].value + half);
+    if L::eq(L::load(&low[0]), L::load(&low[1])) != u16::MAX {
+        return false;
+    }
+    if form == Form::GlobalScalar {
+        return true;
+    }
+    let high = w.v.row(d.src[0].value + half + w.halves);
+    L::eq(L::load(&high[0]), L::load(&high[1])) == u16::MAX
+}
+
 /// GPU virtual address of a byte of a lane's private memory.
 #[inline(always)]
 pub(super) fn scratch_address(w: &Wave, lane: u32, offset: u32) -> u64 {

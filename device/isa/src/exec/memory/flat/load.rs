@@ -6,7 +6,7 @@
     reason = "iterators would put lane operations into closures without the backend"
 )]
 
-use super::address::{Block, block, block32, global_addresses, segment};
+use super::address::{Block, are_repeated, block, block32, global_addresses, segment};
 use super::failure::{Failure, fail, lanes, lanes_down};
 use super::lane::{load_lane, load_words};
 use crate::exec::di::{Di, Flow, Machine, leave_to};
@@ -226,12 +226,70 @@ per_backend! {
     load_b32 [] [] |w, m, d, L| load_dword::<L>(w, m, d)
 }
 
-pub(super) fn load_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
-    let narrow = Narrow::unpack(d.aux);
-    let done = if narrow.bytes == 1 { load_found::<u8>(w, m, d) } else { load_found::<u16>(w, m, d) };
-    if done {
-        return Flow::NEXT;
+/// Loads parts of registers: all of them before any register changes, from the highest lanes down.
+#[inline(always)]
+fn load_part<L: Lanes, T: Word + Into<u16>>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let Some(rows) = load_found::<L, T>(w, m, d) else { return load_narrow_slowly(w, m, d) };
+    let merger = Narrow::unpack(d.aux).merger();
+    for half in 0..w.halves {
+        let masks = split(exec_half(w, half));
+        for chunk in 0..2 {
+            let target = &mut w.v.row_mut(d.dst + half)[chunk];
+            let merged = merger.merge_lanes::<L>(L::load(target), rows[half as usize * 2 + chunk]);
+            if masks[chunk] == u16::MAX {
+                L::store(target, merged);
+            } else if masks[chunk] != 0 {
+                L::store_mask(target, merged, masks[chunk]);
+            }
+        }
     }
+    Flow::NEXT
+}
+
+per_backend! {
+    load_narrow [] [] |w, m, d, L| match Narrow::unpack(d.aux).bytes {
+        1 => load_part::<L, u8>(w, m, d),
+        _ => load_part::<L, u16>(w, m, d),
+    }
+}
+
+/// Loads the parts of a wave's lanes where no element is in two pages, all pages can be read, and no access is watched.
+#[inline(always)]
+fn load_found<L: Lanes, T: Word + Into<u16>>(
+    w: &Wave,
+    m: &mut Machine<'_>,
+    d: &Di,
+) -> Option<[L::V; SIXTEENS]> {
+    if m.global.tlb.is_watched() {
+        return None;
+    }
+    let mut rows = [L::splat(0); SIXTEENS];
+    for half in (0..w.halves).rev() {
+        let masks = split(exec_half(w, half));
+        // For matrix instructions both sixteens of a half load the same.
+        let repeats = masks[0] == masks[1] && are_repeated::<L>(w, d, half);
+        for chunk in [1, 0] {
+            let at = half as usize * 2 + chunk;
+            if chunk == 0 && repeats {
+                rows[at] = rows[at + 1];
+            } else if masks[chunk] != 0 {
+                let addresses = global_addresses(w, m, d, at as u32 * 16)?;
+                let mut values = [0; 16];
+                if !m.global.load_found::<T>(&addresses, masks[chunk], &mut values) {
+                    return None;
+                }
+                rows[at] = L::from_array(values);
+            }
+        }
+    }
+    Some(rows)
+}
+
+/// Loads parts of registers lane by lane, wherever they are, and says which lane fails.
+#[cold]
+#[inline(never)]
+fn load_narrow_slowly(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let narrow = Narrow::unpack(d.aux);
     let loaded = if narrow.bytes == 1 { load_parts::<u8>(w, m, d) } else { load_parts::<u16>(w, m, d) };
     match loaded {
         Ok(loaded) => {
@@ -248,37 +306,6 @@ pub(super) fn load_narrow(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
         }
         Err((failure, lane)) => fail(w, m, d, (narrow.bytes, 0), (failure, 1 << lane)),
     }
-}
-
-/// Loads parts of registers where all of them are in pages that can be read. Returns false where one is not, and has changed nothing then.
-#[inline(always)]
-fn load_found<T: Word + Into<u16>>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> bool {
-    let merger = Narrow::unpack(d.aux).merger();
-    let (mut addresses, mut masks) = ([[0; 16]; SIXTEENS], [0; SIXTEENS]);
-    for half in 0..w.halves {
-        let parts = split(exec_half(w, half));
-        for chunk in 0..2 {
-            let at = half as usize * 2 + chunk;
-            let Some(of_lanes) = global_addresses(w, m, d, at as u32 * 16) else { return false };
-            (addresses[at], masks[at]) = (of_lanes, parts[chunk]);
-        }
-    }
-    let Ok(Some(found)) = m.global.find_each::<T>(&addresses, masks) else { return false };
-    for at in (0..w.halves as usize * 2).rev() {
-        let row = &mut w.v.row_mut(d.dst + at as u32 / 2)[at % 2].0;
-        if masks[at] == u16::MAX {
-            for lane in (0..16).rev() {
-                row[lane] = merger.merge(row[lane], found.load(at, lane).into());
-            }
-            continue;
-        }
-        for lane in (0..16).rev() {
-            if masks[at] >> lane & 1 != 0 {
-                row[lane] = merger.merge(row[lane], found.load(at, lane).into());
-            }
-        }
-    }
-    true
 }
 
 /// Loads parts of registers, as [`load`]; an error is the lane that fails.
