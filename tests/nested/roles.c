@@ -122,6 +122,8 @@ int main(int argc, char **argv)
 		return symlink(argv[2], argv[3]);
 	if (!strcmp(role, "share") && argc == 3)
 		return share(argv[2]);
+	if (!strcmp(role, "storm") && argc == 4)
+		return storm(argv[2], argv[3]);
 	if (!strcmp(role, "share-read-only") && argc == 3)
 		return share_read_only(argv[2]);
 	if (!strcmp(role, "share-read-only") && argc == 6 && !strcmp(argv[3], "call"))

@@ -9,3 +9,4 @@ int call(const char *address, const char *port);
 int in_root(char **argv);
 int share(const char *folder);
 int share_read_only(const char *folder);
+int storm(const char *folder, const char *closed);

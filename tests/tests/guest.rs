@@ -258,6 +258,15 @@ fn processes_cannot_reach_each_others_memory() {
 }
 
 #[test]
+fn work_goes_on_while_the_clock_is_set() {
+    let (mut guest, roles) = boot_with_roles();
+    let said = succeed(&mut guest, &[roles, "clocks", "200"]);
+    assert!(said.contains("200 copies verified"), "{said}");
+    assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
+    finish(guest);
+}
+
+#[test]
 fn work_goes_on_when_the_system_has_slept() {
     for chip in [chip::DEFAULT, &chip::gfx942::MODEL] {
         let gpu = GpuConfig { chip, ..GpuConfig::default() };

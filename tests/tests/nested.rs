@@ -69,7 +69,7 @@ fn belfry(nested: &mut Nested, arguments: &[&str]) -> Said {
 fn roles() -> Vec<u8> {
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("nested-roles");
-    let sources = ["roles.c", "network.c", "shares.c"];
+    let sources = ["roles.c", "network.c", "shares.c", "storm.c"];
     let sources = sources.map(|name| format!("{}/nested/{name}", env!("CARGO_MANIFEST_DIR")));
     let mut cc = Command::new("cc");
     cc.args(["-static", "-O1", "-Wall"]).args(sources).arg("-o").arg(&program);
@@ -355,6 +355,12 @@ fn folders_are_shared(nested: &mut Nested) {
         &[&IN_ROOT[..], &shares, &["--", "nested-roles", "share-read-only", "/root/closed"]].concat(),
     );
     said.expect(0, &["input: from L1", "the folder was read"], &[]);
+    assert_eq!(nested.guest().get_file("/root/closed/input").unwrap(), b"from L1\n");
+    let said = belfry(
+        nested,
+        &[&IN_ROOT[..], &shares, &["--", "nested-roles", "storm", "/root/open", "/root/closed"]].concat(),
+    );
+    said.expect(0, &["the storm is over", "exit status 0"], &[]);
     assert_eq!(nested.guest().get_file("/root/closed/input").unwrap(), b"from L1\n");
     assert_eq!(nested.guest().get_file("/root/outside").unwrap(), b"nobody's\n");
 }

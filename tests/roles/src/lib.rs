@@ -4,6 +4,7 @@
 //! process of its own. The tests put roles side by side and check that they cannot harm each other.
 
 pub mod bad_ioctls;
+pub mod clocks;
 pub mod disk;
 pub mod kills;
 mod nodes;
@@ -68,6 +69,7 @@ pub fn run(name: &str, runtime: &Runtime, arguments: &[String], out: &mut dyn Wr
     };
     match name {
         "work" => work(runtime, out),
+        "clocks" => clocks::run(runtime, argument(0)?.parse()?, out),
         "hold" => hold(runtime, Path::new(argument(0)?), Path::new(argument(1)?)),
         "steal" => steal(runtime, parse_address(argument(0)?)?, out),
         "spin" => spin(runtime, Path::new(argument(0)?)),
@@ -83,7 +85,7 @@ pub fn run(name: &str, runtime: &Runtime, arguments: &[String], out: &mut dyn Wr
             svm::store(runtime, Path::new(argument(0)?), Path::new(argument(1)?), next)
         }
         other => bail!(
-            "no role {other:?}: one of work, hold, steal, spin, illegal, store, settled, suspend, svm, svm-fault, svm-store, svm-swap"
+            "no role {other:?}: one of work, clocks, hold, steal, spin, illegal, store, settled, suspend, svm, svm-fault, svm-store, svm-swap"
         ),
     }
 }
