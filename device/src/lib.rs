@@ -49,7 +49,7 @@ pub mod vm;
 
 pub use activity::{Activity, Busy, WholeCard};
 pub use belfry_isa::code_store::{KeptCode, KeptCounts};
-pub use belfry_isa::exec::CodeTimes;
+pub use belfry_isa::exec::{CodeTimes, ticks};
 pub use belfry_isa::lanes::{Matrices, Tier};
 pub use config::{GpuConfig, MsixTable, processors};
 pub use device::{Gpu, Replay, Replayed, ResetKind, Resources, Rest, SavedGpu, SnapshotError, Stepped};

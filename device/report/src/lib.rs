@@ -74,6 +74,15 @@ pub struct ProcessReport {
     pub doorbells: Doorbells,
     /// GPU page table walks.
     pub page_walks: u64,
+    /// Processor time by kind of thread.
+    #[serde(default)]
+    pub processor_ms: ProcessorTime,
+    /// Most memory that it has had, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_bytes: Option<u64>,
+    /// Time of compiled code, if it counts (`--costs`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<CodeOfProcess>,
     /// Counts of its kept compiled code, if a folder keeps it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_code: Option<KeptCounts>,
@@ -98,6 +107,30 @@ pub struct ProcessReport {
     /// The record of its GPU, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<RecordOfProcess>,
+}
+
+/// Processor time of a process in milliseconds, by kind of thread.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProcessorTime {
+    /// The program's own threads, with what they do in the driver and while they wait.
+    pub program: f64,
+    /// The part of it in waits of ROCr for signals.
+    pub waits: f64,
+    /// Threads that execute waves.
+    pub workers: f64,
+    /// The other threads of driver and device.
+    pub device: f64,
+}
+
+/// Time of the compiled code of a process.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct CodeOfProcess {
+    /// Wave instructions that it has executed, those of handlers that it calls among them.
+    pub instructions: u64,
+    /// Milliseconds in it, and in those handlers.
+    pub ms: f64,
+    /// Calls of handlers, and milliseconds in them, by operation.
+    pub handlers: BTreeMap<String, (u64, f64)>,
 }
 
 /// The line that a process writes about itself.

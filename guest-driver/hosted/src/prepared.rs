@@ -132,6 +132,9 @@ pub struct Prepared {
     pub tier: Tier,
     /// Way in which matrix instructions form their sums.
     pub matrices: Matrices,
+    /// Compiled code counts its time.
+    #[serde(default)]
+    pub counts_code: bool,
     /// The folder that compiled code is kept in, if it is; the maker of the device opens it.
     pub code_folder: Option<PathBuf>,
     /// Bytes of system memory the driver may hand out.
@@ -219,6 +222,7 @@ impl Prepared {
             deterministic: self.deterministic,
             tier: self.tier,
             matrices: self.matrices,
+            counts_code: self.counts_code,
             quantum: Duration::from_millis(1),
             poll_doorbells,
             ..GpuConfig::default()
@@ -256,6 +260,7 @@ mod tests {
             deterministic: None,
             tier: Tier::Auto,
             matrices: Matrices::Fast,
+            counts_code: false,
             code_folder: Some("/tmp/code".into()),
             system_memory: 1 << 30,
             domain: 0,

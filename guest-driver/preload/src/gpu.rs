@@ -15,8 +15,8 @@ use crate::inside::{inside, inside_here, is_companion_thread};
 use crate::real::raw;
 use crate::settings::settings;
 use crate::{
-    bridge, card, companion, debug, doorbells, ending, file_limit, fork, notice, onlookers, record, summary,
-    trace, unmapped,
+    bridge, card, companion, costs, debug, doorbells, ending, file_limit, fork, notice, onlookers, record,
+    summary, trace, unmapped,
 };
 
 /// Threads for the driver's work that are there from the beginning.
@@ -156,6 +156,7 @@ fn make() -> Result<&'static Gpu, i32> {
     if let Some(ring) = &ring {
         trace::note_begin(ring, hosted.device().tracer());
     }
+    costs::begin();
     let start_ms = started.elapsed().as_secs_f64() * 1e3;
     let pid = companion::process();
     let gpu = Box::leak(Box::new(Gpu { hosted, process, pid, started, start_ms }));

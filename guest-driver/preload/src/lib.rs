@@ -45,6 +45,7 @@ mod card;
 mod clock;
 mod code_objects;
 mod companion;
+mod costs;
 mod cwd;
 mod debug;
 mod doorbells;

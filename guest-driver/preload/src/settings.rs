@@ -238,6 +238,7 @@ impl Settings {
             deterministic: None,
             tier: belfry_device::Tier::Auto,
             matrices: belfry_device::Matrices::Fast,
+            counts_code: false,
             code_folder: None,
             system_memory: 1 << 30,
             domain: 0,

@@ -12,6 +12,7 @@ use belfry_device::record::Recorded;
 use belfry_device::sanitize::{SanitizeOptions, Sanitizer};
 use belfry_report::{Doorbells, FaultsOfProcess, Line, ProcessReport, RecordOfProcess, Unmodelled};
 
+use crate::costs;
 use crate::inside::inside;
 use crate::settings::settings;
 use crate::{card, companion, file_limit, gpu, record};
@@ -128,6 +129,9 @@ pub(crate) fn write(end: End) {
             wave_instructions: stats.wave_instructions,
             doorbells: Doorbells::of(&stats),
             page_walks: stats.page_walks,
+            processor_ms: costs::processor_time(),
+            peak_bytes: costs::peak_bytes(),
+            code: device.config().counts_code.then(|| costs::code(&device.take_code_times())).flatten(),
             kept_code: stats.kept_code,
             interrupts: stats.interrupts,
             errors: stats.errors.iter().map(|(error, &count)| (error.name().to_owned(), count)).collect(),

@@ -5,3 +5,4 @@ pub mod child;
 pub mod file_limit;
 pub mod files;
 pub mod scratch;
+pub mod usage;

@@ -7,6 +7,7 @@ mod lines;
 mod machine;
 mod matrices;
 mod pocl;
+pub mod programs;
 pub mod sdma;
 pub mod sharing;
 pub mod table;

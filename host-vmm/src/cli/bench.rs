@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use belfry_device::GpuConfig;
+use belfry_device::chip::Model;
 use belfry_image::Progress;
 use clap::Subcommand;
 
 use super::code_cache::CodeCacheArg;
 use super::shape::ChipArg;
 use super::size::parse_size;
-use crate::bench;
+use crate::bench::{self, programs};
 use crate::output::say;
 
 #[derive(Debug, Subcommand)]
@@ -40,6 +41,31 @@ pub(super) enum Suite {
         /// Replaces the table in a document, for example `docs/performance.md`.
         #[arg(long, value_name = "FILE")]
         update: Option<PathBuf>,
+    },
+    /// Runs whole programs under `belfry exec`, most of them others': times, compiled code, memory. Packages are fetched
+    /// on first use: some 3 GB on disk.
+    Programs {
+        /// Chip of the GPU; `belfry chips` lists the chips.
+        #[arg(long, value_name = "NAME", default_value = belfry_device::chip::DEFAULT.name)]
+        chip: String,
+        /// Programs with one of these texts in their names; all by default.
+        #[arg(long, value_name = "TEXT,...", value_delimiter = ',')]
+        only: Vec<String>,
+        /// Runs of each program.
+        #[arg(long, value_name = "N", default_value_t = 3)]
+        runs: usize,
+        /// Threads that execute waves.
+        #[arg(long, value_name = "N")]
+        workers: Option<usize>,
+        /// Another belfry that runs each program in turns; the table then has the ratio of the times.
+        #[arg(long, value_name = "BINARY")]
+        against: Option<PathBuf>,
+        /// Prints the names of the programs and ends.
+        #[arg(long)]
+        list: bool,
+        /// Prints one JSON object.
+        #[arg(long)]
+        json: bool,
     },
     /// Copies and fills memory, by the SDMA engines of a hosted GPU and by the processor.
     Sdma {
@@ -95,6 +121,10 @@ pub(super) fn measure(what: Suite) -> anyhow::Result<u8> {
             measure_isa(json, update.as_deref(), &bench::Options { gpu, workers, kernels, runs, vs_cpu })
         }
         Suite::Sdma { chip, json, size, runs } => measure_copies(chip.config()?, json, size, runs),
+        Suite::Programs { list: true, .. } => list_programs(),
+        Suite::Programs { chip, only, runs, workers, against, list: _, json } => {
+            measure_programs(json, &programs::Options { chip, only, runs, workers, against })
+        }
         Suite::Vmm { json, samples } => measure_machine(json, samples),
         Suite::Sharing { chip, json, processes, queues, seconds } => {
             let time = Duration::from_secs(seconds);
@@ -110,6 +140,33 @@ fn print<R: serde::Serialize + std::fmt::Display>(json: bool, results: &R) -> an
         say!("{results}");
     }
     Ok(0)
+}
+
+fn list_programs() -> anyhow::Result<u8> {
+    for program in programs::all()? {
+        say!("{:<20} {}", program.name, program.about);
+    }
+    Ok(0)
+}
+
+fn measure_programs(json: bool, options: &programs::Options) -> anyhow::Result<u8> {
+    ensure!((1..=1000).contains(&options.runs), "runs: 1 to 1000");
+    ensure!(options.workers.is_none_or(|count| (1..=256).contains(&count)), "workers: 1 to 256");
+    Model::named(&options.chip)?;
+    if !json {
+        say!("{}", programs::HEADER);
+    }
+    let results = programs::programs(options, |measured| {
+        if !json {
+            say!("{measured}");
+        }
+    })?;
+    if json {
+        say!("{}", serde_json::to_string(&results)?);
+    } else {
+        say!("\n{results}");
+    }
+    Ok(u8::from(!results.failed.is_empty()))
 }
 
 fn measure_isa(json: bool, update: Option<&Path>, options: &bench::Options) -> anyhow::Result<u8> {

@@ -87,6 +87,10 @@ pub(super) struct ExecArgs {
     /// processors are few.
     #[arg(long, value_name = "auto|spin|block", default_value_t = Wait::Auto, value_parser = parse_wait)]
     wait: Wait,
+    /// Lets compiled code count its time, for the summary of --json: how the time of waves is divided, with the costliest
+    /// operations. Kernels run somewhat slower.
+    #[arg(long, requires = "json")]
+    costs: bool,
     /// Prints a summary as one JSON object on stdout; the program's output goes to stderr.
     #[arg(long)]
     json: bool,
@@ -154,6 +158,7 @@ fn plain(options: &[OsString]) -> Option<ExecArgs> {
         namespace: false,
         debuggable: false,
         wait: Wait::Auto,
+        costs: false,
         json: false,
         trace: TraceArgs::default(),
         record: ExecRecordArgs::default(),
@@ -263,6 +268,7 @@ pub(super) fn execute(mut args: ExecArgs, asked: Option<Vec<OsString>>) -> anyho
     gpu.deterministic = args.deterministic;
     gpu.tier = args.tier;
     gpu.matrices = args.matrix;
+    gpu.counts_code = args.costs;
     gpu.faults = args.faults.plan()?;
     let text = gpu.faults.to_string().len();
     ensure!(text <= MAX_PLAN, "a plan for exec has {MAX_PLAN} bytes at most, and this one has {text}");

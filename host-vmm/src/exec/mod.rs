@@ -355,6 +355,7 @@ impl ExecOptions {
             deterministic: self.gpu.deterministic,
             tier: self.gpu.tier,
             matrices: self.gpu.matrices,
+            counts_code: self.gpu.counts_code,
             code_folder: self.code_folder.clone(),
             system_memory: tree::machine_memory(),
             domain: 0,

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
 use belfry_kfd_hosted::prepared::Wait;
 
+use crate::costs;
 use crate::inside::inside;
 use crate::settings::settings;
 
@@ -124,11 +125,11 @@ macro_rules! waits {
                 }
                 // SAFETY: ROCr's function of this name has this type (`inc/hsa.h`, `inc/hsa_ext_amd.h`); the arguments are
                 // the caller's.
-                unsafe {
+                costs::of_wait(|| unsafe {
                     let function: unsafe extern "C" fn($($type,)* c_int $(, $after_type)*) -> $result =
                         std::mem::transmute(address);
                     function($($argument,)* state(wait) $(, $after)*)
-                }
+                })
             }
         )*
 

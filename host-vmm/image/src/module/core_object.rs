@@ -208,7 +208,8 @@ fn bootstrap(command: &mut Command) -> &mut Command {
     ] {
         command.env_remove(name);
     }
-    command.env("RUSTC_BOOTSTRAP", "1")
+    // An incremental build has many small units, so other functions are inlined: one has a frame that no kernel stack has room for.
+    command.env("CARGO_INCREMENTAL", "0").env("RUSTC_BOOTSTRAP", "1")
 }
 
 /// Keeps the place of a directory out of panic messages and debug information.
