@@ -120,6 +120,39 @@ os._exit(5)
 }
 
 #[test]
+fn summary_tells_what_a_process_has_cost() {
+    let python = "
+import ctypes
+hip = ctypes.CDLL('libamdhip64.so.5')
+memory = ctypes.c_void_p()
+assert hip.hipMalloc(ctypes.byref(memory), ctypes.c_size_t(1 << 20)) == 0
+for turn in range(20):
+    assert hip.hipMemset(memory, turn, ctypes.c_size_t(1 << 20)) == 0
+assert hip.hipDeviceSynchronize() == 0
+";
+    for costs in [false, true] {
+        let options =
+            if costs { &["--json", "--tier", "1", "--costs"][..] } else { &["--json", "--tier", "1"] };
+        let output = exec(options, &tree("rocm"), &["python3", "-c", python]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let process = &report["processes"][0];
+        let times = &process["processor_ms"];
+        let [program, waits, workers, device] =
+            ["program", "waits", "workers", "device"].map(|part| times[part].as_f64().unwrap());
+        assert!(program > waits && waits > 0.0 && workers > 0.0 && device > 0.0, "{times}");
+        assert!(process["peak_bytes"].as_u64().unwrap() > 16 << 20, "{process}");
+        let (all, code) = (process["wave_instructions"].as_u64().unwrap(), &process["code"]);
+        assert_eq!(code.is_object(), costs, "{process}");
+        if costs {
+            let compiled = code["instructions"].as_u64().unwrap();
+            assert!(compiled > 0 && compiled <= all, "{compiled} of {all}");
+            assert!(code["ms"].as_f64().unwrap() > 0.0, "{code}");
+        }
+    }
+}
+
+#[test]
 fn summary_tells_how_a_process_has_ended() {
     // What the program does; then its status, and the end, the signal and whether the counters are the last ones of each
     // process that has used the GPU.

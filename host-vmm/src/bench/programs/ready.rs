@@ -45,7 +45,7 @@ impl Kitchen<'_> {
     /// # Errors
     ///
     /// Packages that cannot be had, with what to do; a source that does not compile, with the compiler's output.
-    pub fn ready(&self, program: &Program) -> Result<Ready> {
+    pub(super) fn ready(&self, program: &Program) -> Result<Ready> {
         let image = self.image(program)?;
         let mut places = Vec::new();
         if let Some(package) = &program.package {
