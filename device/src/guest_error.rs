@@ -99,6 +99,8 @@ guest_errors! {
     KiqIndirectBuffer = "INDIRECT_BUFFER on the KIQ, which is not modelled",
     MapQueuesEngine = "MAP_QUEUES for an engine other than the scheduler",
     MapQueuesCompute = "MAP_QUEUES of a compute queue, which is not modelled",
+    MapQueuesGraphics = "MAP_QUEUES of a graphics ring, which is not modelled",
+    MapQueuesSdma = "MAP_QUEUES of an SDMA ring of the kernel, which is not modelled",
     MapQueuesNotGiven = "MAP_QUEUES of a queue SET_RESOURCES did not give",
     MapQueuesMicroEngine = "MAP_QUEUES of the scheduler on a micro engine that is not its own",
     KiqInterrupt = "RELEASE_MEM with an interrupt on the KIQ, which is not modelled",

@@ -9,7 +9,7 @@ use belfry_abi::doorbell::DoorbellIndex;
 use crate::config::processors;
 use crate::doorbell::{DoorbellWatch, Doorbells};
 use crate::faults::Faults;
-use crate::firmware::{FirmwareScheduler, Served, Turn};
+use crate::firmware::{FirmwareList, Served, Turn};
 use crate::interrupt::Interrupts;
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::own_bars::OwnBars;
@@ -109,7 +109,7 @@ enum Mode {
 
 /// State that the thread works on.
 struct State {
-    firmware: Box<dyn FirmwareScheduler>,
+    firmware: FirmwareList,
     mode: Mode,
     look: Interval,
     /// True if passes are left to callers: the thread ends.
@@ -151,7 +151,7 @@ impl std::fmt::Debug for Runner {
 }
 
 impl Runner {
-    pub(crate) fn new(firmware: Box<dyn FirmwareScheduler>, ports: RunnerPorts) -> Self {
+    pub(crate) fn new(firmware: FirmwareList, ports: RunnerPorts) -> Self {
         let state = State { firmware, mode: Mode::Serving, look: Interval::default(), on_caller: false };
         Self { state: Mutex::new(state), visitors: AtomicUsize::new(0), ports }
     }
@@ -228,11 +228,8 @@ impl Runner {
 
     /// Runs `operation` while nothing is served. Returns `None` if the device is stopped, because it has no queues any
     /// more.
-    pub(crate) fn between_passes<R>(
-        &self,
-        operation: impl FnOnce(&mut dyn FirmwareScheduler) -> R,
-    ) -> Option<R> {
-        self.visit(|state| (state.mode != Mode::Stopped).then(|| operation(&mut *state.firmware)))
+    pub(crate) fn between_passes<R>(&self, operation: impl FnOnce(&mut FirmwareList) -> R) -> Option<R> {
+        self.visit(|state| (state.mode != Mode::Stopped).then(|| operation(&mut state.firmware)))
     }
 
     /// Undoes [`Self::pause`].

@@ -1,7 +1,7 @@
 //! The chips that inputs choose: the first byte of an input says which.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
-use belfry_device::chip::{Firmware, Model, Shape, gfx942, gfx1100, gfx1201};
+use belfry_device::chip::{Model, Shape, gfx942, gfx1100, gfx1201};
 
 /// A chip, and its size.
 #[derive(Clone, Copy, Debug)]
@@ -45,13 +45,13 @@ impl Choice {
     /// Returns true if its queues come by run lists, not by frames.
     #[must_use]
     pub fn has_run_lists(self) -> bool {
-        matches!(self.model.generation.firmware, Firmware::Hws(_))
+        self.model.generation.firmware.mes().is_none()
     }
 
     /// Returns true if it has a ring of the kernel's that takes PM4 packets.
     #[must_use]
     pub fn has_kiq(self) -> bool {
-        !self.model.generation.firmware.is_on_both_pipes()
+        !self.model.generation.firmware.mes().is_some_and(|mes| mes.on_both_pipes)
     }
 }
 

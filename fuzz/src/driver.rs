@@ -18,7 +18,7 @@ use belfry_abi::mes::{
 };
 use belfry_abi::pci::{doorbell, doorbell_layout1};
 use belfry_abi::regs::{Register as _, gc, nbio, osssys};
-use belfry_device::chip::{Firmware, MesFrames};
+use belfry_device::chip::MesFrames;
 use zerocopy::{FromZeros as _, Immutable, IntoBytes};
 
 use crate::device::COMMAND;
@@ -304,8 +304,8 @@ impl<'a> Driver<'a> {
 
     /// A frame as the chip's scheduler has it.
     fn encoded(&self, frame: &[u8; FRAME_SIZE]) -> Vec<u32> {
-        let frame = match self.rig.choice.model.generation.firmware {
-            Firmware::Mes(firmware) if firmware.frames == MesFrames::V12 => v12::from_v11(frame),
+        let frame = match self.rig.choice.model.generation.firmware.mes() {
+            Some(firmware) if firmware.frames == MesFrames::V12 => v12::from_v11(frame),
             _ => *frame,
         };
         frame.as_chunks().0.iter().map(|dword| u32::from_le_bytes(*dword)).collect()

@@ -1,11 +1,11 @@
-//! The firmware that maps a chip's queues.
+//! The firmware of a chip.
 
-/// The firmware that maps queues, as the driver finds it on a card of the chip.
+/// One firmware, as the driver finds it on a card of the chip.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Firmware {
-    /// The micro engine scheduler, which the kernel interface queue brings up.
+    /// The micro engine scheduler, which the kernel interface queue brings up. It maps queues.
     Mes(MesFirmware),
-    /// The hardware scheduler of the compute micro engines, which takes packets of the HIQ.
+    /// The hardware scheduler of the compute micro engines, which takes packets of the HIQ. It maps queues.
     Hws(HwsFirmware),
 }
 
@@ -13,23 +13,23 @@ pub enum Firmware {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct HwsFirmware;
 
-impl Firmware {
-    /// Value of `CP_MES_GP3_LO` on the scheduler's pipes.
-    #[must_use]
-    pub const fn mes_version(self) -> u32 {
-        match self {
-            Self::Mes(mes) => mes.version,
-            Self::Hws(_) => 0,
-        }
+/// The firmware of a chip, in the order in which it is served. One of them maps queues.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Firmwares(pub &'static [Firmware]);
+
+impl Firmwares {
+    /// Returns all of them.
+    pub fn iter(self) -> std::slice::Iter<'static, Firmware> {
+        self.0.iter()
     }
 
-    /// Returns true if one image runs on both pipes of the scheduler's micro engine.
+    /// Returns the micro engine scheduler, if the chip has one.
     #[must_use]
-    pub const fn is_on_both_pipes(self) -> bool {
-        match self {
-            Self::Mes(mes) => mes.on_both_pipes,
-            Self::Hws(_) => false,
-        }
+    pub fn mes(self) -> Option<MesFirmware> {
+        self.iter().find_map(|firmware| match firmware {
+            Firmware::Mes(mes) => Some(*mes),
+            Firmware::Hws(_) => None,
+        })
     }
 }
 

@@ -32,7 +32,7 @@ use belfry_isa::inst::Arch;
 pub use bar::RegisterBar;
 pub use belfry_pci::Identity;
 pub use card::Card;
-pub use firmware::{Firmware, HwsFirmware, MesFirmware, MesFrames};
+pub use firmware::{Firmware, Firmwares, HwsFirmware, MesFirmware, MesFrames};
 pub use instinct::Instinct;
 pub use interrupts::{InterruptFormat, Origin, PageFault, SqInterrupt};
 pub use kernel::{DescriptorError, KernelRules};
@@ -118,8 +118,8 @@ pub struct UserRegisters {
 pub struct Generation {
     /// Instruction set of the compute units.
     pub arch: Arch,
-    /// Firmware that maps queues.
-    pub firmware: Firmware,
+    /// Firmware, in the order in which it is served.
+    pub firmware: Firmwares,
     /// Sizes of a compute unit, and how its waves start.
     pub shader: ShaderRules,
     /// Limits of kernel descriptors.

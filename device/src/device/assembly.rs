@@ -16,7 +16,7 @@ use crate::cp::CpEnv;
 use crate::doorbell::{DoorbellWatch, Doorbells};
 use crate::error::Error;
 use crate::faults::Faults;
-use crate::firmware::{self, Ports};
+use crate::firmware::{FirmwareList, Ports};
 use crate::interrupt::{Interrupts, Sources};
 use crate::lock::Mutex;
 use crate::memory::Memory;
@@ -161,7 +161,7 @@ impl Gpu {
                 xcc,
                 topology: chip.topology(),
                 has_sdma: chip.dword(Ip::GC, 0, SDMA0_STATUS_REG::AT).is_some(),
-                mes_version: generation.firmware.mes_version(),
+                mes_version: generation.firmware.mes().map_or(0, |mes| mes.version),
                 resets: generation.resets,
             };
             blocks.push(Box::new(Gc::new(ports, core)));
@@ -200,7 +200,7 @@ impl Gpu {
             wake: Arc::new(move || waker.wake()),
             faults: faults.clone(),
         };
-        let firmware = firmware::scheduler(Ports {
+        let firmware = FirmwareList::new(Ports {
             chip: generation,
             sdma_engines: chip.sdma_engines(),
             registers: Arc::clone(&registers),

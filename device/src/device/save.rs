@@ -13,7 +13,7 @@ use crate::chip::{self, Model};
 use crate::config::{ConfigError, GpuConfig, MsixTable};
 use crate::doorbell::SavedDoorbells;
 use crate::error::Error;
-use crate::firmware::{FirmwareScheduler, SavedFirmware};
+use crate::firmware::{FirmwareList, SavedFirmware};
 use crate::interrupt::SavedInterrupts;
 use crate::memory::SavedVram;
 use crate::pci::SavedFunction;
@@ -28,7 +28,7 @@ use crate::vm::{SavedContexts, SavedRoot, SpaceList, Spaces};
 /// First bytes of every snapshot; the version comes after them.
 const MAGIC: [u8; 8] = *b"belfryGP";
 /// Version of the format: another one whenever a saved type changes. A device reads its own version alone.
-const VERSION: u32 = 18;
+const VERSION: u32 = 19;
 
 /// Reasons why a device cannot be saved or restored.
 #[derive(Debug, thiserror::Error)]
@@ -122,7 +122,8 @@ pub struct SavedGpu {
     doorbells: SavedDoorbells,
     function: SavedFunction,
     interrupts: SavedInterrupts,
-    firmware: SavedFirmware,
+    /// In the order of the chip's list.
+    firmware: Vec<SavedFirmware>,
     shader: SavedShader,
     counters: SavedCounters,
 }
@@ -221,7 +222,7 @@ impl SavedGpu {
     /// Waves that have begun and not ended.
     #[must_use]
     pub fn waves(&self) -> usize {
-        self.firmware.waves()
+        self.firmware.iter().map(SavedFirmware::waves).sum()
     }
 
     /// The snapshot as bytes, for this version of the program.
@@ -292,7 +293,7 @@ impl Gpu {
         vram: impl FnOnce() -> Option<SavedVram>,
         keep: impl FnOnce(SavedGpu) -> R,
     ) -> Result<R> {
-        let save = |firmware: &mut dyn FirmwareScheduler| {
+        let save = |firmware: &mut FirmwareList| {
             let _held = (self.shader.hold(), self.movers.hold());
             let mut spaces = SpaceList::default();
             let (contexts, firmware) = (self.contexts.save(&mut spaces), firmware.save(&mut spaces));
@@ -353,7 +354,7 @@ impl Gpu {
         self.own.follow(&self.pci);
         self.interrupts.restore(&saved.interrupts)?;
         let mut restoring = Restoring::default();
-        let restore = |firmware: &mut dyn FirmwareScheduler| {
+        let restore = |firmware: &mut FirmwareList| {
             firmware.restore(&saved.firmware, &spaces, &mut restoring)?;
             self.shader.restore(&saved.shader, restoring)
         };

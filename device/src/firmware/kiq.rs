@@ -5,6 +5,8 @@ use belfry_abi::pm4::{
     InvalidateTlbsControl, MapQueues, Opcode, Pm4Header, QueryStatus, SetResources, UnmapQueues,
 };
 
+use super::Ports;
+use super::rings::{Fate, MappedBy, RingKind, Running};
 use crate::chip::Pm4Packets;
 use crate::guest_error::GuestError;
 use crate::pm4::{self, Effect, Error, Port};
@@ -15,22 +17,28 @@ use crate::vm::{AddressSpace, Contexts};
 
 /// `PACKET3_MAP_QUEUES_ENGINE_SEL`: compute.
 const ENGINE_COMPUTE: u8 = 0;
-/// `PACKET3_MAP_QUEUES_ENGINE_SEL`: the MES, on its own micro engine.
-pub(crate) const ENGINE_MES: u8 = 5;
 /// `PACKET3_MAP_QUEUES_ENGINE_SEL` on gfx9: the HIQ, on a queue of the compute micro engines.
-pub(crate) const ENGINE_HIQ: u8 = 1;
+const ENGINE_HIQ: u8 = 1;
+/// `PACKET3_MAP_QUEUES_ENGINE_SEL`: the two SDMA engines.
+const ENGINES_SDMA: std::ops::RangeInclusive<u8> = 2..=3;
+/// `PACKET3_MAP_QUEUES_ENGINE_SEL`: graphics.
+const ENGINE_GRAPHICS: u8 = 4;
+/// `PACKET3_MAP_QUEUES_ENGINE_SEL`: the MES, on its own micro engine.
+const ENGINE_MES: u8 = 5;
 /// `PACKET3_SET_RESOURCES_QUEUE_TYPE`: the resources are the KIQ's.
 const RESOURCES_OF_KIQ: u8 = 0;
 /// `PACKET3_INVALIDATE_TLBS_DST_SEL`: by PASID.
 const INVALIDATE_PASID: u8 = 1;
 /// Most dwords of a packet; the count field allows 16384, and no packet here needs more than a page.
-pub(crate) const MAX_PACKET: u64 = 1024;
+pub(super) const MAX_PACKET: u64 = 1024;
 
 /// Request of a packet for the queues of the firmware.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Request {
-    /// Map the queue this MQD describes.
+pub(super) enum Request {
+    /// Map the ring this MQD describes.
     Map {
+        /// Kind of the ring.
+        kind: RingKind,
         /// Hardware queue to map it on.
         id: HqdId,
         /// Address of the MQD in VMID 0.
@@ -48,24 +56,24 @@ pub(crate) enum Request {
 }
 
 /// Executor of packets; the state of the queue itself is its ring.
-pub(crate) struct Kiq<'a> {
+pub(super) struct Kiq<'a> {
     /// Registers.
-    pub(crate) registers: &'a RegisterFile,
+    pub(super) registers: &'a RegisterFile,
     /// VMIDs, whose translations packets drop.
-    pub(crate) contexts: &'a Contexts,
+    pub(super) contexts: &'a Contexts,
     /// VMID 0.
-    pub(crate) space: &'a AddressSpace,
-    pub(crate) clock: &'a Clock,
+    pub(super) space: &'a AddressSpace,
+    pub(super) clock: &'a Clock,
     /// Compute queues that SET_RESOURCES gave, one bit each.
-    pub(crate) queue_mask: u64,
-    /// Engine whose ring it maps.
-    pub(crate) engine: u8,
+    pub(super) queue_mask: u64,
+    /// Kind of the scheduler's ring, which it maps.
+    pub(super) scheduler: RingKind,
     /// Converts a register number in a packet to the register's address.
-    pub(crate) register: fn(index: u32, xcc: u8) -> u32,
+    pub(super) register: fn(index: u32, xcc: u8) -> u32,
     /// Graphics core that it is of.
-    pub(crate) xcc: u8,
+    pub(super) xcc: u8,
     /// Packets that the chip has.
-    pub(crate) packets: Pm4Packets,
+    pub(super) packets: Pm4Packets,
 }
 
 impl Port for Kiq<'_> {
@@ -101,14 +109,14 @@ impl Port for Kiq<'_> {
 
 impl Kiq<'_> {
     /// Executes one packet, given as its header and body.
-    pub(crate) fn execute(&mut self, header: Pm4Header, body: &[u32]) -> Result<Option<Request>, Error> {
+    pub(super) fn execute(&mut self, header: Pm4Header, body: &[u32]) -> Result<Option<Request>, Error> {
         if header.packet_type() == 2 {
             return Ok(None);
         }
         let opcode = header.opcode();
         match opcode {
             Opcode::SET_RESOURCES => set_resources(body).map(Some),
-            Opcode::MAP_QUEUES => map_queues(body, self.queue_mask, self.engine).map(Some),
+            Opcode::MAP_QUEUES => map_queues(body, self.queue_mask, self.scheduler).map(Some),
             Opcode::UNMAP_QUEUES => unmap_queues(body).map(Some),
             Opcode::INVALIDATE_TLBS => self.invalidate_tlbs(body).map(|()| None),
             Opcode::QUERY_STATUS => self.query_status(body).map(|()| None),
@@ -159,29 +167,94 @@ fn unmap_queues(body: &[u32]) -> Result<Request, Error> {
 }
 
 /// Reads MAP_QUEUES. `queue_mask` has four pipes of eight queues for each micro engine
-/// (`amdgpu_queue_mask_bit_to_set_resource_bit`).
-fn map_queues(body: &[u32], queue_mask: u64, engine: u8) -> Result<Request, Error> {
+/// (`amdgpu_queue_mask_bit_to_set_resource_bit`); `scheduler` is the kind of the scheduler's ring.
+fn map_queues(body: &[u32], queue_mask: u64, scheduler: RingKind) -> Result<Request, Error> {
     let packet: MapQueues = pm4::prefix(Opcode::MAP_QUEUES, body)?;
     let control = packet.control;
-    match control.engine_sel() {
-        own if own == engine => {}
-        ENGINE_COMPUTE => {
-            let bit = (control.me() & 1) * 32 + control.pipe() * 8 + control.queue();
-            return Err(Error::Refused(if queue_mask >> bit & 1 == 0 {
-                GuestError::MapQueuesNotGiven
-            } else {
-                GuestError::MapQueuesCompute
-            }));
-        }
+    let kind = match control.engine_sel() {
+        ENGINE_COMPUTE => RingKind::Compute,
+        ENGINE_HIQ => RingKind::Hiq,
+        ENGINE_GRAPHICS => RingKind::Graphics,
+        ENGINE_MES => RingKind::Mes,
+        engine if ENGINES_SDMA.contains(&engine) => RingKind::Sdma,
         _ => return Err(Error::Refused(GuestError::MapQueuesEngine)),
+    };
+    let bit = (control.me() & 1) * 32 + control.pipe() * 8 + control.queue();
+    if kind == RingKind::Compute && queue_mask >> bit & 1 == 0 {
+        return Err(Error::Refused(GuestError::MapQueuesNotGiven));
+    }
+    kind.served(MappedBy::Packet).map_err(Error::Refused)?;
+    if kind != scheduler {
+        return Err(Error::Refused(GuestError::MapQueuesEngine));
     }
     // The packet counts micro engines from the first compute one: its number 2 is number 3 in registers.
     let id = HqdId { me: (control.me() & 3) + 1, pipe: control.pipe(), queue: control.queue() };
-    if (id.me == HqdId::MES.me) != (engine == ENGINE_MES) || id.me > HqdId::MES.me {
+    if (id.me == HqdId::MES.me) != (kind == RingKind::Mes) || id.me > HqdId::MES.me {
         return Err(Error::Refused(GuestError::MapQueuesMicroEngine));
     }
     let mqd = pm4::quad(packet.mqd_addr_lo, packet.mqd_addr_hi);
-    Ok(Request::Map { id, mqd, doorbell: doorbell(packet.doorbell) })
+    Ok(Request::Map { kind, id, mqd, doorbell: doorbell(packet.doorbell) })
+}
+
+/// A packet that was taken from a KIQ.
+pub(super) struct Taken {
+    header: Pm4Header,
+    /// Its request, if it has one; or the reason why it is refused, with its text.
+    request: Result<Option<Request>, (GuestError, String)>,
+}
+
+/// Takes the next packet of the KIQ of a graphics core and executes it, except its request. Returns `None` if there was
+/// none. `given` are the compute queues that SET_RESOURCES gave, one bit each.
+pub(super) fn take(
+    ports: &Ports,
+    space: &AddressSpace,
+    running: &mut Running,
+    (xcc, scheduler, given): (u8, RingKind, u64),
+) -> Result<Option<Taken>, GuestError> {
+    let fate = running.fate(ports, "KIQ packet");
+    if fate == Fate::Late {
+        return Ok(None);
+    }
+    let Some((header, body)) = running.next_packet(space)? else { return Ok(None) };
+    let mut kiq = Kiq {
+        registers: &ports.registers,
+        contexts: &ports.contexts,
+        space,
+        clock: &ports.env.clock,
+        queue_mask: given,
+        scheduler,
+        register: ports.chip.local_register,
+        xcc,
+        packets: ports.chip.pm4,
+    };
+    let request = match fate {
+        Fate::Refused => Err((GuestError::FaultInjected, String::new())),
+        Fate::Unanswered => {
+            let details = format_args!("KIQ packet xcc={xcc} header={:#010x}", header.bits());
+            ports.counters.error(GuestError::FaultInjected, details);
+            Ok(None)
+        }
+        _ => kiq.execute(header, &body).map_err(|error| (error.kind(), format!(": {error}"))),
+    };
+    Ok(Some(Taken { header, request }))
+}
+
+impl Taken {
+    /// Has the packet's request obeyed. A packet that is refused is counted, and the driver is told.
+    pub(super) fn obey(
+        self,
+        ports: &Ports,
+        (xcc, running): (u8, &Running),
+        obey: impl FnOnce(Request) -> Result<(), GuestError>,
+    ) {
+        let done =
+            self.request.and_then(|request| request.map_or(Ok(()), obey).map_err(|why| (why, String::new())));
+        if let Err((why, text)) = done {
+            let details = format_args!("KIQ packet xcc={xcc} header={:#010x}{text}", self.header.bits());
+            ports.counters.error(why, details);
+            ports.interrupts.kernel_packet_refused(xcc, running.ring.doorbell());
+        }
+    }
 }
 
 #[cfg(test)]
@@ -192,21 +265,26 @@ mod tests {
     fn map_queues_names_the_scheduler_s_queue() {
         // As gfx11_kiq_map_queues writes it for the ring on pipe 0.
         let control = 2 << 18 | 5 << 26 | 1 << 29;
-        let request = map_queues(&[control, 0x16 << 2, 0x1000, 0x80, 0, 0], 0, ENGINE_MES);
+        let request = map_queues(&[control, 0x16 << 2, 0x1000, 0x80, 0, 0], 0, RingKind::Mes);
         let request = request.expect("well formed");
         assert_eq!(
             request,
-            Request::Map { id: HqdId::MES, mqd: 0x80_0000_1000, doorbell: DoorbellIndex::from_dwords(0x16) }
+            Request::Map {
+                kind: RingKind::Mes,
+                id: HqdId::MES,
+                mqd: 0x80_0000_1000,
+                doorbell: DoorbellIndex::from_dwords(0x16)
+            }
         );
-        assert!(map_queues(&[control], 0, ENGINE_MES).is_err());
+        assert!(map_queues(&[control], 0, RingKind::Mes).is_err());
         // As kgd_gfx_v9_hiq_mqd_load writes it for the first queue of the second micro engine.
         let control = 1 << 18 | 1 << 26 | 1 << 29;
         let body = [control, 2 << 2, 0x1000, 0x80, 0, 0];
         let hiq = HqdId { me: 2, pipe: 0, queue: 0 };
-        let Ok(Request::Map { id, .. }) = map_queues(&body, 0, ENGINE_HIQ) else { panic!("refused") };
+        let Ok(Request::Map { id, .. }) = map_queues(&body, 0, RingKind::Hiq) else { panic!("refused") };
         assert_eq!(id, hiq);
         // Each scheduler takes only its own.
-        assert_eq!(map_queues(&body, 0, ENGINE_MES), Err(Error::Refused(GuestError::MapQueuesEngine)));
+        assert_eq!(map_queues(&body, 0, RingKind::Mes), Err(Error::Refused(GuestError::MapQueuesEngine)));
     }
 
     #[test]
@@ -214,8 +292,28 @@ mod tests {
         // The second queue of the third pipe of the second micro engine.
         let body = [1 << 18 | 2 << 16 | 1 << 13, 0, 0, 0, 0, 0];
         let given = 1 << (32 + 2 * 8 + 1);
-        assert_eq!(map_queues(&body, !given, ENGINE_MES), Err(Error::Refused(GuestError::MapQueuesNotGiven)));
-        assert_eq!(map_queues(&body, given, ENGINE_MES), Err(Error::Refused(GuestError::MapQueuesCompute)));
+        assert_eq!(
+            map_queues(&body, !given, RingKind::Mes),
+            Err(Error::Refused(GuestError::MapQueuesNotGiven))
+        );
+        assert_eq!(
+            map_queues(&body, given, RingKind::Mes),
+            Err(Error::Refused(GuestError::MapQueuesCompute))
+        );
+    }
+
+    #[test]
+    fn map_queues_of_an_engine_without_a_model_is_refused_by_its_name() {
+        let body = |engine: u32| [2 << 18 | engine << 26 | 1 << 29, 0, 0, 0, 0, 0];
+        for (engine, why) in [
+            (2, GuestError::MapQueuesSdma),
+            (3, GuestError::MapQueuesSdma),
+            (4, GuestError::MapQueuesGraphics),
+            (6, GuestError::MapQueuesEngine),
+        ] {
+            let refused = map_queues(&body(engine), u64::MAX, RingKind::Mes);
+            assert_eq!(refused, Err(Error::Refused(why)), "{engine}");
+        }
     }
 
     #[test]

@@ -1,15 +1,15 @@
 //! Firmware: the work of the card's microcode. It maps queues on hardware slots and serves the kernel's own rings.
 //!
-//! [`FirmwareScheduler`] is the seam: it is all that the device thread knows of a scheduler. On chips with a micro
-//! engine scheduler it is [`MesScheduler`], which the kernel interface queue brings up. [`scheduler()`] makes the
-//! chip's.
+//! [`Firmware`] is the seam: it is all that the device thread knows of one firmware. [`FirmwareList`] makes those of the
+//! chip, and serves them in their order. On chips with a micro engine scheduler, the one that maps queues is
+//! [`MesScheduler`], which the kernel interface queue brings up; on the others it is [`HwsScheduler`].
 
 mod hws;
 mod kiq;
+mod list;
 mod mes;
 mod rings;
 mod save;
-mod scheduler;
 mod seen;
 mod slots;
 mod watch;
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use belfry_abi::doorbell::DoorbellIndex;
 
-use crate::chip::{Firmware, Generation};
+use crate::chip::Generation;
 use crate::cp::CpEnv;
 use crate::doorbell::{DoorbellWatch, Doorbells};
 use crate::faults::Faults;
@@ -33,9 +33,12 @@ use crate::stats::Counters;
 use crate::threads::Wake;
 use crate::trace::{Engine, TraceEvent, Tracer};
 use crate::vm::{Contexts, SpaceList, Spaces};
+#[cfg(doc)]
 use hws::HwsScheduler;
+pub(crate) use list::FirmwareList;
+#[cfg(doc)]
+use mes::MesScheduler;
 pub(crate) use save::SavedFirmware;
-use scheduler::MesScheduler;
 pub(crate) use seen::{SeenPackets, SeenQueue, SeenRing};
 
 /// Time at which there is something to do again.
@@ -60,21 +63,21 @@ pub(crate) enum Served {
     Polls,
 }
 
-/// The firmware that maps queues; called by one thread at a time.
-pub(crate) trait FirmwareScheduler: std::fmt::Debug + Send {
-    /// Serves rings, frames, queues and slots. Returns the time of the next call.
+/// One firmware of the card; called by one thread at a time.
+pub(crate) trait Firmware: std::fmt::Debug + Send {
+    /// Serves its rings, mailboxes and queues. Returns the time of the next call.
     fn pass(&mut self) -> Turn;
 
-    /// Serves the queue of a doorbell; `None` if only [`pass`](Self::pass) may do that.
+    /// Serves the queue of a doorbell; `None` if it has no such queue, or only [`pass`](Self::pass) may do that.
     fn serve(&mut self, doorbell: DoorbellIndex) -> Option<Served>;
 
-    /// Returns true if any ring or queue listens to a doorbell.
+    /// Returns true if any ring or queue of it listens to a doorbell.
     fn listens(&self) -> bool;
 
     /// Keeps waves where they are, or lets them go on.
     fn hold(&mut self, held: bool);
 
-    /// Stops every queue and forgets everything.
+    /// Stops everything and forgets everything.
     fn reset(&mut self);
 
     /// Returns its queues, the kernel's own first.
@@ -83,21 +86,17 @@ pub(crate) trait FirmwareScheduler: std::fmt::Debug + Send {
     /// Returns its state, while the shader engine is held.
     fn save(&self, spaces: &mut SpaceList) -> SavedFirmware;
 
-    /// Takes over the state of another device's firmware, with its queues suspended.
+    /// Takes over the state of the same firmware of another device, with its queues suspended.
+    ///
+    /// # Errors
+    ///
+    /// The state of another firmware, or a value that no device has.
     fn restore(
         &mut self,
         saved: &SavedFirmware,
         spaces: &Spaces,
         restoring: &mut Restoring,
     ) -> Result<(), Broken>;
-}
-
-/// Makes the firmware of the chip.
-pub(crate) fn scheduler(ports: Ports) -> Box<dyn FirmwareScheduler> {
-    match ports.chip.firmware {
-        Firmware::Mes(mes) => Box::new(MesScheduler::new(ports, mes)),
-        Firmware::Hws(_) => Box::new(HwsScheduler::new(ports)),
-    }
 }
 
 /// Parts of the card that the firmware reaches.

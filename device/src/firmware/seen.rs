@@ -5,7 +5,7 @@ use std::sync::Arc;
 use belfry_abi::doorbell::DoorbellIndex;
 
 use super::Ports;
-use super::rings::Running;
+use super::rings::KernelRings;
 use super::slots::{Place, Slots};
 use crate::queue::{Hqd, HqdId};
 use crate::vm::AddressSpace;
@@ -75,14 +75,15 @@ impl SeenRing {
     }
 }
 
-/// Returns the kernel's rings that are served: graphics core, place, ring.
-pub(super) fn of_kernel<'a>(
+/// Returns the kernel's rings that are served.
+pub(super) fn of_kernel(
     ports: &Ports,
-    rings: impl Iterator<Item = (u8, HqdId, &'a Running)>,
+    rings: &KernelRings,
     packets: impl Fn(HqdId) -> SeenPackets,
 ) -> Vec<SeenQueue> {
     rings
-        .map(|(xcc, id, running)| {
+        .iter()
+        .map(|((xcc, id), running)| {
             let hqd = ports.hqds.hqd_of(xcc, id, |hqd| *hqd);
             let (read_index, write_index) = running.ring.pointers();
             let ring = SeenRing::of_hqd(&hqd, None, Some(read_index));

@@ -11,8 +11,8 @@ use belfry_isa::inst::Arch;
 
 use super::navi::{GcInfo, Names, Navi, Spec};
 use super::{
-    Card, Firmware, Generation, Identity, MesFirmware, MesFrames, Model, MqdLayout, Pm4Packets, PteFormat,
-    RegisterBar, SdmaMqdForm, SdmaPackets, SdmaRules, Shape, gfx1100,
+    Card, Firmware, Firmwares, Generation, Identity, MesFirmware, MesFrames, Model, MqdLayout, Pm4Packets,
+    PteFormat, RegisterBar, SdmaMqdForm, SdmaPackets, SdmaRules, Shape, gfx1100,
 };
 
 /// The model that a configuration can name.
@@ -34,11 +34,11 @@ pub static MODEL: Model = Model {
 pub static GENERATION: Generation = Generation {
     arch: Arch::Gfx1201,
     // API 0x14, firmware 0x80: new enough for all requests of KFD.
-    firmware: Firmware::Mes(MesFirmware {
+    firmware: Firmwares(&[Firmware::Mes(MesFirmware {
         frames: MesFrames::V12,
         version: 0x14 << 12 | 0x80,
         on_both_pipes: true,
-    }),
+    })]),
     shader: shader::RULES,
     kernel: kernel::RULES,
     // RX 9070 XT: 2350 MHz by its driver, 640 GB/s (20 Gbit/s on 256 bits), matrices twice as fast as on Navi

@@ -16,7 +16,7 @@ use belfry_isa::inst::Arch;
 use super::instinct::{Instinct, Spec};
 use super::navi::Names;
 use super::{
-    Card, Firmware, Generation, HwsFirmware, Identity, Model, Pm4Packets, PteFormat, RegisterBar,
+    Card, Firmware, Firmwares, Generation, HwsFirmware, Identity, Model, Pm4Packets, PteFormat, RegisterBar,
     SdmaMqdForm, SdmaPackets, SdmaRules, Shape, UserRegisters,
 };
 
@@ -41,7 +41,7 @@ pub const WHOLE: Shape = Shape { xccs: ips::XCCS, cus: ips::XCCS * 38 };
 /// GC 9.4.3.
 pub static GENERATION: Generation = Generation {
     arch: Arch::Gfx942,
-    firmware: Firmware::Hws(HwsFirmware),
+    firmware: Firmwares(&[Firmware::Hws(HwsFirmware)]),
     shader: shader::RULES,
     kernel: kernel::RULES,
     // 2100 MHz, 5300 GB/s. A SIMD does 16 lanes per cycle, of doubles as well; a matrix instruction takes 16

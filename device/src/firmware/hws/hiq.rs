@@ -2,11 +2,10 @@
 
 use belfry_abi::doorbell::DoorbellIndex;
 
-use super::{At, HwsScheduler};
-use crate::doorbell::Owner;
-use crate::firmware::rings::Running;
+use super::HwsScheduler;
+use crate::firmware::rings::{KernelRings, MappedBy, NewRing};
 use crate::guest_error::GuestError;
-use crate::queue::{Hqd, HqdId, Mqd, Partition, Ring, seed_doorbell};
+use crate::queue::{HqdId, Partition};
 use crate::vm::AddressSpace;
 
 impl HwsScheduler {
@@ -22,57 +21,32 @@ impl HwsScheduler {
 
     /// Loads the HIQ on a core. All cores of a partition have it on the same hardware queue; only the first core's ring
     /// is read.
-    pub(super) fn map_hiq(
-        &mut self,
-        space: &AddressSpace,
-        at: At,
-        mqd: u64,
-        doorbell: DoorbellIndex,
-    ) -> Result<(), GuestError> {
-        let (xcc, id) = at;
+    pub(super) fn map_hiq(&mut self, space: &AddressSpace, new: &NewRing) -> Result<(), GuestError> {
+        let (xcc, id) = new.at;
         let partition = self.ports.partitions.of(xcc).ok_or(GuestError::HwsPartition)?;
         let known = self.hiq_of(partition);
-        if known.is_some_and(|known| known != (partition, id)) || self.rings.contains_key(&at) {
+        if known.is_some_and(|known| known != (partition, id)) || self.rings.has(new.at) {
             return Err(GuestError::HwsRing);
         }
-        let mqd = Mqd::read(&self.ports.chip.mqd, space, mqd)?;
-        let mut hqd = Hqd::new();
-        hqd.load(&mqd);
-        hqd.set_doorbell(doorbell);
-        let ring = Ring::new(&hqd)?;
-        let hqd = self.ports.hqds.hqd_of(xcc, id, |hqd| {
-            hqd.load(&mqd);
-            hqd.set_doorbell(doorbell);
-            hqd.activate();
-            *hqd
-        });
+        let hqd = KernelRings::load(&self.ports, space, new, MappedBy::Packet)?;
         if known.is_none() {
             self.hiqs.push((partition, id));
         }
         if xcc == partition.first {
-            seed_doorbell(&hqd, Some(space), &self.ports.doorbells);
-            self.ports.doorbells.own(doorbell, Owner::Ring);
-            self.rings.insert(at, Running::new(ring, hqd.activation));
+            self.rings.begin(&self.ports, space, new.at, &hqd)?;
         }
         Ok(())
     }
 
     pub(super) fn unmap_hiq(&mut self, xcc: u8, doorbell: DoorbellIndex) -> Result<(), GuestError> {
         let (partition, id) = self.hiq(xcc).ok_or(GuestError::UnmapQueuesUnknown)?;
-        let own = self.ports.hqds.hqd_of(xcc, id, |hqd| {
-            let own = hqd.is_active() && hqd.doorbell() == doorbell;
-            if own {
-                hqd.deactivate();
-            }
-            own
-        });
+        let own = self.ports.hqds.hqd_of(xcc, id, |hqd| hqd.is_active() && hqd.doorbell() == doorbell);
         if !own {
             return Err(GuestError::UnmapQueuesUnknown);
         }
+        self.rings.unmap(&self.ports, (xcc, id));
         if xcc == partition.first {
-            self.rings.remove(&(xcc, id));
             self.hiqs.retain(|&(other, _)| other != partition);
-            self.ports.doorbells.own(doorbell, Owner::Nobody);
         }
         Ok(())
     }

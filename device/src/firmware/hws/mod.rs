@@ -11,7 +11,7 @@ mod hiq;
 mod packets;
 mod run_list;
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::pm4::SetResources;
@@ -19,14 +19,14 @@ use belfry_abi::regs::Register as _;
 use belfry_abi::regs::gc::{self, RLC_CP_SCHEDULERS};
 use zerocopy::IntoBytes as _;
 
-use super::kiq::{ENGINE_HIQ, Kiq, Request as KiqRequest};
-use super::rings::{Fate, Running};
-use super::seen::{self, SeenPackets};
+use super::kiq::{self, Request as KiqRequest};
+use super::rings::{At, Fate, KernelRings, NewRing, RingKind, Running, ServesRings};
+use super::save::{SavedFirmware, SavedHws};
+use super::seen::{self, SeenPackets, SeenQueue};
 use super::slots::{Asked, Kind, NewProcess, NewQueue, Place, Slots, TakeOff, Whose, WritePointer};
-use super::{FirmwareScheduler, Ports, SavedFirmware, SeenQueue, Served, Turn};
-use crate::doorbell::Owner;
+use super::{Firmware, Ports, Served, Turn};
 use crate::guest_error::GuestError;
-use crate::queue::{Hqd, HqdId, Partition, Ring};
+use crate::queue::{HqdId, Partition};
 use crate::save::{Broken, check};
 use crate::shader::Restoring;
 use crate::stats::count;
@@ -51,19 +51,16 @@ fn process_key(partition: Partition, pasid: u16) -> u64 {
     u64::from(partition.first) << 16 | u64::from(pasid)
 }
 
-/// A kernel ring, by its graphics core and its place there.
-type At = (u8, HqdId);
-
 /// KIQs, HIQ, and the queues of run lists.
 pub(super) struct HwsScheduler {
     /// The KIQ of each core, and the HIQ of each partition under the partition's first core.
-    rings: BTreeMap<At, Running>,
+    rings: KernelRings,
     /// Partitions with a HIQ, and its hardware queue on every core of them that has been told of it.
     hiqs: Vec<(Partition, HqdId)>,
     /// Doorbells of queues that the driver has taken off to change a partition's list: the next list may have them.
     away: Vec<(Partition, DoorbellIndex)>,
     slots: Slots,
-    ports: Ports,
+    ports: Arc<Ports>,
 }
 
 impl std::fmt::Debug for HwsScheduler {
@@ -76,10 +73,10 @@ impl std::fmt::Debug for HwsScheduler {
     }
 }
 
-impl FirmwareScheduler for HwsScheduler {
+impl Firmware for HwsScheduler {
     fn pass(&mut self) -> Turn {
         self.follow_registers();
-        let turn = self.serve_rings();
+        let turn = self.serve_rings(self.rings.places().copied().collect());
         turn.min(self.slots.pass(&self.ports))
     }
 
@@ -103,18 +100,16 @@ impl FirmwareScheduler for HwsScheduler {
     }
 
     fn queues(&self) -> Vec<SeenQueue> {
-        let rings = self.rings.iter().map(|(&(xcc, id), running)| (xcc, id, running));
-        let kernel = seen::of_kernel(&self.ports, rings, |_| SeenPackets::Pm4);
+        let kernel = seen::of_kernel(&self.ports, &self.rings, |_| SeenPackets::Pm4);
         seen::all(kernel, &self.slots, &self.ports)
     }
 
     fn save(&self, spaces: &mut SpaceList) -> SavedFirmware {
-        SavedFirmware {
-            rings: self.rings.iter().map(|(&(xcc, id), running)| (xcc, id, running.save())).collect(),
+        SavedFirmware::Hws(SavedHws {
+            rings: self.rings.save(),
             hiqs: self.hiqs.clone(),
-            queue_mask: 0,
             slots: self.slots.save(spaces),
-        }
+        })
     }
 
     fn restore(
@@ -123,11 +118,9 @@ impl FirmwareScheduler for HwsScheduler {
         spaces: &Spaces,
         restoring: &mut Restoring,
     ) -> Result<(), Broken> {
-        for (xcc, id, running) in &saved.rings {
-            check("micro engine of a kernel's ring", id.me, MICRO_ENGINES.contains(&id.me))?;
-            check("graphics core of a kernel's ring", *xcc, *xcc < self.ports.hqds.xccs())?;
-            self.rings.insert((*xcc, *id), Running::restored(running.clone())?);
-        }
+        let SavedFirmware::Hws(saved) = saved else { return Err(SavedFirmware::OF_ANOTHER_KIND) };
+        let may_be = |id: HqdId| MICRO_ENGINES.contains(&id.me);
+        self.rings.restore(&saved.rings, self.ports.hqds.xccs(), may_be)?;
         for (partition, id) in &saved.hiqs {
             partition.check(self.ports.hqds.xccs())?;
             check("HIQ of cores that have another", id.queue, self.hiq_of(*partition).is_none())?;
@@ -137,9 +130,23 @@ impl FirmwareScheduler for HwsScheduler {
     }
 }
 
+impl ServesRings for HwsScheduler {
+    fn rings(&mut self) -> (&mut KernelRings, &Ports) {
+        (&mut self.rings, &self.ports)
+    }
+
+    fn step(&mut self, space: &AddressSpace, at: At, running: &mut Running) -> Result<bool, GuestError> {
+        match self.hiq(at.0) {
+            Some((partition, hiq)) if hiq == at.1 => self.step_hiq(space, partition, running),
+            _ => self.step_kiq(space, at.0, running),
+        }
+    }
+}
+
 impl HwsScheduler {
-    pub(super) fn new(ports: Ports) -> Self {
-        Self { rings: BTreeMap::new(), hiqs: Vec::new(), away: Vec::new(), slots: Slots::default(), ports }
+    pub(super) fn new(ports: Arc<Ports>) -> Self {
+        let (rings, slots) = (KernelRings::default(), Slots::default());
+        Self { rings, hiqs: Vec::new(), away: Vec::new(), slots, ports }
     }
 
     /// Returns the queue that a core's registers name as its KIQ.
@@ -154,135 +161,42 @@ impl HwsScheduler {
         for xcc in 0..self.ports.hqds.xccs() {
             for me in MICRO_ENGINES {
                 for (id, hqd) in self.ports.hqds.active_of(xcc, me) {
-                    self.follow(xcc, id, &hqd);
+                    let is_hiq = self.hiq(xcc).is_some_and(|(_, hiq)| hiq == id);
+                    let is_mapped = self.slots.is_on(xcc, id) || is_hiq && !hqd.wants_dequeue();
+                    if !is_mapped {
+                        let is_kiq = self.kiq(xcc) == Some(id);
+                        let kind = if is_kiq { RingKind::Kiq } else { RingKind::Compute };
+                        self.rings.follow(&self.ports, (xcc, id), &hqd, Ok(kind));
+                    }
                 }
             }
             // The micro engine of the MES, which these chips do not have.
             for (id, _) in self.ports.hqds.active_of(xcc, HqdId::MES.me) {
-                self.refuse((xcc, id), GuestError::SchedulerQueue);
+                self.rings.refuse(&self.ports, (xcc, id), GuestError::SchedulerQueue);
             }
         }
-        self.rings.retain(|&at, running| running.goes_on(&self.ports, at));
+        self.rings.drop_stopped(&self.ports);
         // Other cores may have stopped it before the first core has.
-        self.hiqs.retain(|&(partition, id)| self.rings.contains_key(&(partition.first, id)));
-    }
-
-    fn follow(&mut self, xcc: u8, id: HqdId, hqd: &Hqd) {
-        let at = (xcc, id);
-        if hqd.wants_dequeue() && !self.slots.is_on(xcc, id) {
-            let pointers = self.rings.remove(&at).map(|running| running.ring.pointers());
-            self.ports.hqds.hqd_of(xcc, id, |hqd| {
-                if let Some((rptr, wptr)) = pointers {
-                    hqd.set_pointers(rptr, wptr);
-                    // The doorbell is given up before the driver sees the ring off and may start another one with it.
-                    self.ports.doorbells.own(hqd.doorbell(), Owner::Nobody);
-                }
-                hqd.deactivate();
-            });
-            return;
-        }
-        let known = self.rings.get(&at).is_some_and(|running| running.activation == hqd.activation);
-        let is_hiq = self.hiq(xcc).is_some_and(|(_, hiq)| hiq == id);
-        if known || is_hiq || self.slots.is_on(xcc, id) {
-            return;
-        }
-        if self.kiq(xcc) != Some(id) {
-            self.refuse(at, GuestError::ComputeQueueByRegisters);
-            return;
-        }
-        match Ring::new(hqd) {
-            Ok(ring) => {
-                self.ports.doorbells.own(ring.doorbell(), Owner::Ring);
-                self.rings.insert(at, Running::new(ring, hqd.activation));
-            }
-            Err(why) => self.refuse(at, why),
-        }
-    }
-
-    /// Stops a queue that was started through registers and may not run.
-    fn refuse(&self, (xcc, id): At, why: GuestError) {
-        self.error(why, (xcc, id));
-        let doorbell = self.ports.hqds.hqd_of(xcc, id, |hqd| {
-            hqd.deactivate();
-            hqd.doorbell()
-        });
-        self.ports.doorbells.own(doorbell, Owner::Nobody);
-    }
-
-    fn error(&self, why: GuestError, (xcc, id): At) {
-        let HqdId { me, pipe, queue } = id;
-        self.ports.counters.error(why, format_args!("xcc={xcc} me={me} pipe={pipe} queue={queue}"));
-    }
-
-    fn serve_rings(&mut self) -> Turn {
-        let Some(space) = self.ports.contexts.space(0) else { return Turn::WhenWoken };
-        let mut turn = Turn::WhenWoken;
-        let all: Vec<At> = self.rings.keys().copied().collect();
-        for at in all {
-            let Some(mut running) = self.rings.remove(&at) else { continue };
-            running.look(&self.ports);
-            let (more, failed) = running.batch(|running| {
-                if let Some((partition, _)) = self.hiq(at.0).filter(|&(_, hiq)| hiq == at.1) {
-                    self.step_hiq(&space, partition, running)
-                } else {
-                    self.step_kiq(&space, at.0, running)
-                }
-            });
-            turn = turn.min(more);
-            if let Some(why) = failed {
-                self.error(why, at);
-            }
-            if running.ring.report(&space).is_err() {
-                self.error(GuestError::RptrReportUnmapped, at);
-            }
-            self.rings.insert(at, running);
-        }
-        turn
+        self.hiqs.retain(|&(partition, id)| self.rings.has((partition.first, id)));
     }
 
     /// Executes one packet of a core's KIQ. Returns false if there was none.
     fn step_kiq(&mut self, space: &AddressSpace, xcc: u8, running: &mut Running) -> Result<bool, GuestError> {
-        let fate = running.fate(&self.ports, "KIQ packet");
-        if fate == Fate::Late {
+        let ports = Arc::clone(&self.ports);
+        let Some(taken) = kiq::take(&ports, space, running, (xcc, RingKind::Hiq, 0))? else {
             return Ok(false);
-        }
-        let Some((header, body)) = running.next_packet(space)? else { return Ok(false) };
-        if fate == Fate::Unanswered {
-            return Ok(true);
-        }
-        let mut kiq = Kiq {
-            registers: &self.ports.registers,
-            contexts: &self.ports.contexts,
-            space,
-            clock: &self.ports.env.clock,
-            queue_mask: 0,
-            engine: ENGINE_HIQ,
-            register: self.ports.chip.local_register,
-            xcc,
-            packets: self.ports.chip.pm4,
         };
-        let executed = match fate {
-            Fate::Refused => Err(GuestError::FaultInjected),
-            _ => kiq.execute(header, &body).map_err(|error| error.kind()),
-        };
-        let done = executed.and_then(|request| self.obey_kiq(space, xcc, request));
-        if let Err(why) = done {
-            self.ports.counters.error(why, format_args!("KIQ xcc={xcc} header={:#010x}", header.bits()));
-            self.ports.interrupts.kernel_packet_refused(xcc, running.ring.doorbell());
-        }
+        taken.obey(&ports, (xcc, running), |request| self.obey_kiq(space, xcc, request));
         Ok(true)
     }
 
-    fn obey_kiq(
-        &mut self,
-        space: &AddressSpace,
-        xcc: u8,
-        request: Option<KiqRequest>,
-    ) -> Result<(), GuestError> {
+    fn obey_kiq(&mut self, space: &AddressSpace, xcc: u8, request: KiqRequest) -> Result<(), GuestError> {
         match request {
-            None | Some(KiqRequest::Resources(_)) => Ok(()),
-            Some(KiqRequest::Map { id, mqd, doorbell }) => self.map_hiq(space, (xcc, id), mqd, doorbell),
-            Some(KiqRequest::Unmap { doorbell }) => self.unmap_hiq(xcc, doorbell),
+            KiqRequest::Resources(_) => Ok(()),
+            KiqRequest::Map { kind, id, mqd, doorbell } => {
+                self.map_hiq(space, &NewRing { kind, at: (xcc, id), mqd, doorbell })
+            }
+            KiqRequest::Unmap { doorbell } => self.unmap_hiq(xcc, doorbell),
         }
     }
 

@@ -132,6 +132,8 @@ fn is_for(doorbell: DoorbellIndex, kind: Kind) -> bool {
             let first = SDMA_ENGINE0.number().unwrap_or(0) + SDMA_RANGE * u32::from(engine.unwrap_or(0));
             (first..first + SDMA_RANGE).contains(&at)
         }
+        // A run list has none.
+        Kind::Graphics => false,
     }
 }
 

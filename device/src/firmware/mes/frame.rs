@@ -7,12 +7,13 @@ use belfry_abi::mes::{
 };
 use zerocopy::FromBytes;
 
-use crate::doorbell::Owner;
+use crate::chip::MesFirmware;
 use crate::firmware::Ports;
+use crate::firmware::rings::{KernelRings, MappedBy, NewRing, RingKind};
 use crate::firmware::slots::{Asked, Kind, NewProcess, NewQueue, Place, Shape, Slots, Whose, WritePointer};
 use crate::firmware::watch::WatchRegisters;
 use crate::guest_error::GuestError;
-use crate::queue::{HqdId, Mqd, Partition, seed_doorbell};
+use crate::queue::{HqdId, Partition};
 use crate::stats::{Counters, count};
 use crate::trace::TraceEvent;
 use crate::vm::{AddressSpace, DebugSettings, LaunchControl, LaunchMode};
@@ -29,26 +30,140 @@ fn parse<T: FromBytes>(frame: &[u8; FRAME_SIZE]) -> Result<T> {
 }
 
 /// A frame as it lies in a ring, in the layout of version 11.
-pub(in crate::firmware) type RingFrame = [u8; FRAME_SIZE];
+type RingFrame = [u8; FRAME_SIZE];
 
-/// Executes one frame of a ring, and writes its fence if there was no error.
-pub(in crate::firmware) fn execute(
-    mes: &mut Slots,
-    ports: &Ports,
-    space: &AddressSpace,
-    ring: HqdId,
-    frame: &RingFrame,
-) {
-    let header = Header(u32::from_le_bytes([frame[0], frame[1], frame[2], frame[3]]));
-    let outcome = run(mes, ports, space, ring, frame);
-    ports.trace(TraceEvent::MesFrame { opcode: header.opcode().0, done: outcome.is_ok() });
-    match outcome {
-        Ok(()) => count(&ports.counters.mes_frames),
-        Err(why) => {
-            count(&ports.counters.mes_refused);
-            let name = header.opcode().name().unwrap_or("unknown");
-            ports.counters.error(why, format_args!("frame={name} header={:#010x}", header.0));
+/// Parts of the device that frames reach.
+pub(super) struct Frames<'a> {
+    pub(super) slots: &'a mut Slots,
+    pub(super) rings: &'a mut KernelRings,
+    pub(super) ports: &'a Ports,
+    /// VMID 0.
+    pub(super) space: &'a AddressSpace,
+    pub(super) firmware: &'a MesFirmware,
+}
+
+impl Frames<'_> {
+    /// Executes one frame of a ring, and writes its fence if there was no error.
+    pub(super) fn execute(&mut self, ring: HqdId, frame: &RingFrame) {
+        let header = Header(u32::from_le_bytes([frame[0], frame[1], frame[2], frame[3]]));
+        let outcome = self.run(ring, frame);
+        let ports = self.ports;
+        ports.trace(TraceEvent::MesFrame { opcode: header.opcode().0, done: outcome.is_ok() });
+        match outcome {
+            Ok(()) => count(&ports.counters.mes_frames),
+            Err(why) => {
+                count(&ports.counters.mes_refused);
+                let name = header.opcode().name().unwrap_or("unknown");
+                ports.counters.error(why, format_args!("frame={name} header={:#010x}", header.0));
+            }
         }
+    }
+
+    fn run(&mut self, ring: HqdId, frame: &RingFrame) -> Result {
+        let header = Header(u32::from_le_bytes([frame[0], frame[1], frame[2], frame[3]]));
+        if header.kind() != Header::TYPE_SCHEDULER {
+            return Err(GuestError::MesFrameType);
+        }
+        if header.dwsize() as usize != mes::API_FRAME_SIZE_IN_DWORDS {
+            return Err(GuestError::MesFrameSize);
+        }
+        let Self { ports, space, .. } = *self;
+        match header.opcode() {
+            Opcode::QUERY_SCHEDULER_STATUS => {}
+            // The second pipe has no queues to give: its frame only holds the addresses that it may write to.
+            Opcode::SET_HW_RSRC if ring == HqdId::KIQ => {}
+            Opcode::SET_HW_RSRC => set_hw_resources(self.slots, ports, &parse(frame)?)?,
+            Opcode::SET_HW_RSRC_1 => set_hw_resources_1(&ports.counters, &parse(frame)?),
+            Opcode::SET_SCHEDULING_CONFIG => {
+                set_scheduling_config(self.slots, &ports.counters, &parse(frame)?);
+            }
+            Opcode::ADD_QUEUE => self.add_queue(&parse(frame)?)?,
+            Opcode::REMOVE_QUEUE => self.remove_queue(&parse(frame)?)?,
+            Opcode::SUSPEND => suspend(self.slots, ports, space, &parse(frame)?)?,
+            Opcode::RESUME => {
+                let resume: Resume = parse(frame)?;
+                let gang = (resume.resume_all_gangs & 1 == 0).then(|| resume.gang_context_addr.get());
+                self.slots.resume(gang)?;
+            }
+            Opcode::MISC => misc(self.slots, ports, space, &parse(frame)?)?,
+            opcode if opcode.name().is_some() => return Err(GuestError::MesOpcode),
+            _ => return Err(GuestError::MesOpcodeUnknown),
+        }
+        let at = mes::api_status_offset(header.opcode()).ok_or(GuestError::MesOpcode)?;
+        let (status, _) =
+            ApiStatus::read_from_prefix(&frame[at..]).map_err(|_| GuestError::MesFrameLength)?;
+        fence(space, status.api_completion_fence_addr.get(), status.api_completion_fence_value.get())
+    }
+
+    fn add_queue(&mut self, frame: &AddQueue) -> Result {
+        if frame.flags.contains(AddQueueFlags::MAP_LEGACY_KQ) {
+            return self.map_kernel_ring(frame);
+        }
+        if frame.flags.contains(AddQueueFlags::MAP_KIQ_UTILITY_QUEUE) {
+            return Err(GuestError::AddQueueKernel);
+        }
+        let kind = match QueueType(frame.queue_type) {
+            QueueType::COMPUTE => Kind::Compute,
+            QueueType::SDMA => Kind::Sdma(None),
+            QueueType::GFX => Kind::Graphics,
+            _ => return Err(GuestError::AddQueueType),
+        };
+        kind.served()?;
+        if frame.flags.contains(AddQueueFlags::IS_TMZ_QUEUE) {
+            return Err(GuestError::AddQueueProtected);
+        }
+        self.slots.add(self.ports, self.space, &new_queue(frame, kind))?;
+        let flags = frame.flags;
+        let has_gws = flags.contains(AddQueueFlags::EXCLUSIVELY_SCHEDULED);
+        let is_sdma = QueueType(frame.queue_type) == QueueType::SDMA;
+        unmodelled(
+            &self.ports.counters,
+            [
+                ("ADD_QUEUE gds_base", frame.gds_base != 0 || flags.contains(AddQueueFlags::PROGRAM_GDS)),
+                // A queue with exclusive scheduling has all of the global wave sync.
+                ("ADD_QUEUE gws_size without exclusive scheduling", frame.gws_size != 0 && !has_gws),
+                ("ADD_QUEUE oa_mask", frame.oa_mask != 0),
+                ("ADD_QUEUE of an SDMA queue with exclusive scheduling", is_sdma && has_gws),
+            ],
+        );
+        Ok(())
+    }
+
+    /// Maps a ring of the kernel's, as the firmware of both pipes does; its driver asks the second pipe for the
+    /// scheduler's own ring. No engine takes the packets of the others yet.
+    fn map_kernel_ring(&mut self, frame: &AddQueue) -> Result {
+        let kind = match QueueType(frame.queue_type) {
+            QueueType::SCHQ => RingKind::Mes,
+            QueueType::COMPUTE => RingKind::Compute,
+            QueueType::GFX => RingKind::Graphics,
+            QueueType::SDMA => RingKind::Sdma,
+            _ => return Err(GuestError::AddQueueType),
+        };
+        kind.served(MappedBy::Frame)?;
+        let own = (HqdId::MES.pipe.into(), HqdId::MES.queue.into());
+        if !self.firmware.on_both_pipes || (frame.pipe_id, frame.queue_id) != own {
+            return Err(GuestError::AddQueueKernel);
+        }
+        let (mqd, doorbell) = (frame.mqd_addr.get(), frame.doorbell_offset);
+        let new = NewRing { kind, at: (0, HqdId::MES), mqd, doorbell };
+        self.rings.map(self.ports, self.space, &new, MappedBy::Frame)
+    }
+
+    fn remove_queue(&mut self, frame: &RemoveQueue) -> Result {
+        let own =
+            self.ports.hqds.hqd(HqdId::MES, |hqd| hqd.is_active() && hqd.doorbell() == frame.doorbell_offset);
+        if frame.flags.contains(RemoveQueueFlags::UNMAP_LEGACY_QUEUE) && self.firmware.on_both_pipes && own {
+            self.rings.unmap(self.ports, (0, HqdId::MES));
+            return Ok(());
+        }
+        let legacy = RemoveQueueFlags::UNMAP_LEGACY_GFX_QUEUE
+            | RemoveQueueFlags::UNMAP_KIQ_UTILITY_QUEUE
+            | RemoveQueueFlags::PREEMPT_LEGACY_GFX_QUEUE
+            | RemoveQueueFlags::UNMAP_LEGACY_QUEUE;
+        if frame.flags.intersects(legacy) {
+            return Err(GuestError::RemoveQueueKernel);
+        }
+        self.slots.remove(self.ports, frame.doorbell_offset)
     }
 }
 
@@ -58,45 +173,13 @@ pub(in crate::firmware) fn name(first: u32) -> &'static str {
 }
 
 /// Records a frame that a fault keeps from being executed and answered.
-pub(in crate::firmware) fn strike(ports: &Ports, frame: &RingFrame, refused: bool) {
+pub(super) fn strike(ports: &Ports, frame: &RingFrame, refused: bool) {
     let header = Header(u32::from_le_bytes([frame[0], frame[1], frame[2], frame[3]]));
     ports.trace(TraceEvent::MesFrame { opcode: header.opcode().0, done: false });
     if refused {
         count(&ports.counters.mes_refused);
         ports.counters.error(GuestError::FaultInjected, format_args!("frame={}", name(header.0)));
     }
-}
-
-fn run(mes: &mut Slots, ports: &Ports, space: &AddressSpace, ring: HqdId, frame: &RingFrame) -> Result {
-    let header = Header(u32::from_le_bytes([frame[0], frame[1], frame[2], frame[3]]));
-    if header.kind() != Header::TYPE_SCHEDULER {
-        return Err(GuestError::MesFrameType);
-    }
-    if header.dwsize() as usize != mes::API_FRAME_SIZE_IN_DWORDS {
-        return Err(GuestError::MesFrameSize);
-    }
-    match header.opcode() {
-        Opcode::QUERY_SCHEDULER_STATUS => {}
-        // The second pipe has no queues to give: its frame only holds the addresses that it may write to.
-        Opcode::SET_HW_RSRC if ring == HqdId::KIQ => {}
-        Opcode::SET_HW_RSRC => set_hw_resources(mes, ports, &parse(frame)?)?,
-        Opcode::SET_HW_RSRC_1 => set_hw_resources_1(&ports.counters, &parse(frame)?),
-        Opcode::SET_SCHEDULING_CONFIG => set_scheduling_config(mes, &ports.counters, &parse(frame)?),
-        Opcode::ADD_QUEUE => add_queue(mes, ports, space, &parse(frame)?)?,
-        Opcode::REMOVE_QUEUE => remove_queue(mes, ports, &parse(frame)?)?,
-        Opcode::SUSPEND => suspend(mes, ports, space, &parse(frame)?)?,
-        Opcode::RESUME => {
-            let resume: Resume = parse(frame)?;
-            let gang = (resume.resume_all_gangs & 1 == 0).then(|| resume.gang_context_addr.get());
-            mes.resume(gang)?;
-        }
-        Opcode::MISC => misc(mes, ports, space, &parse(frame)?)?,
-        opcode if opcode.name().is_some() => return Err(GuestError::MesOpcode),
-        _ => return Err(GuestError::MesOpcodeUnknown),
-    }
-    let at = mes::api_status_offset(header.opcode()).ok_or(GuestError::MesOpcode)?;
-    let (status, _) = ApiStatus::read_from_prefix(&frame[at..]).map_err(|_| GuestError::MesFrameLength)?;
-    fence(space, status.api_completion_fence_addr.get(), status.api_completion_fence_value.get())
 }
 
 /// Writes a completion, one 64-bit store; address 0 asks for none.
@@ -167,40 +250,8 @@ fn set_scheduling_config(mes: &mut Slots, counters: &Counters, frame: &SetSchedu
     );
 }
 
-fn add_queue(mes: &mut Slots, ports: &Ports, space: &AddressSpace, frame: &AddQueue) -> Result {
-    if frame.flags.contains(AddQueueFlags::MAP_LEGACY_KQ) {
-        return map_kernel_queue(ports, space, frame);
-    }
-    if frame.flags.contains(AddQueueFlags::MAP_KIQ_UTILITY_QUEUE) {
-        return Err(GuestError::AddQueueKernel);
-    }
-    match QueueType(frame.queue_type) {
-        QueueType::COMPUTE | QueueType::SDMA => {}
-        QueueType::GFX => return Err(GuestError::AddQueueGraphics),
-        _ => return Err(GuestError::AddQueueType),
-    }
-    if frame.flags.contains(AddQueueFlags::IS_TMZ_QUEUE) {
-        return Err(GuestError::AddQueueProtected);
-    }
-    mes.add(ports, space, &new_queue(frame))?;
-    let flags = frame.flags;
-    let has_gws = flags.contains(AddQueueFlags::EXCLUSIVELY_SCHEDULED);
-    let is_sdma = QueueType(frame.queue_type) == QueueType::SDMA;
-    unmodelled(
-        &ports.counters,
-        [
-            ("ADD_QUEUE gds_base", frame.gds_base != 0 || flags.contains(AddQueueFlags::PROGRAM_GDS)),
-            // A queue with exclusive scheduling has all of the global wave sync.
-            ("ADD_QUEUE gws_size without exclusive scheduling", frame.gws_size != 0 && !has_gws),
-            ("ADD_QUEUE oa_mask", frame.oa_mask != 0),
-            ("ADD_QUEUE of an SDMA queue with exclusive scheduling", is_sdma && has_gws),
-        ],
-    );
-    Ok(())
-}
-
 /// Returns the fields of a frame that firmware uses.
-fn new_queue(frame: &AddQueue) -> NewQueue {
+fn new_queue(frame: &AddQueue, kind: Kind) -> NewQueue {
     NewQueue {
         partition: Partition::ONE,
         doorbell: frame.doorbell_offset,
@@ -215,7 +266,7 @@ fn new_queue(frame: &AddQueue) -> NewQueue {
             shader: None,
         },
         gang: frame.gang_context_addr.get(),
-        kind: if QueueType(frame.queue_type) == QueueType::SDMA { Kind::Sdma(None) } else { Kind::Compute },
+        kind,
         mqd: frame.mqd_addr.get(),
         wptr: WritePointer { address: frame.wptr_addr.get(), whose: Whose::Kernel },
         trap: (frame.trap_handler_addr.get(), frame.tma_addr.get()),
@@ -232,49 +283,6 @@ fn asked(frame: &AddQueue) -> Asked {
         process: frame.process_quantum.get(),
         level: frame.gang_global_priority_level,
     }
-}
-
-/// Maps the scheduler's own ring, as the firmware of both pipes does; its driver asks the second pipe for it. The other
-/// queues of the kernel are those of graphics and of the kernel's compute, which are refused.
-fn map_kernel_queue(ports: &Ports, space: &AddressSpace, frame: &AddQueue) -> Result {
-    let place = (frame.pipe_id, frame.queue_id);
-    let own = (HqdId::MES.pipe.into(), HqdId::MES.queue.into());
-    if !ports.chip.firmware.is_on_both_pipes()
-        || QueueType(frame.queue_type) != QueueType::SCHQ
-        || place != own
-    {
-        return Err(GuestError::AddQueueKernel);
-    }
-    let mqd = Mqd::read(&ports.chip.mqd, space, frame.mqd_addr.get())?;
-    let hqd = ports.hqds.hqd(HqdId::MES, |hqd| {
-        hqd.load(&mqd);
-        hqd.set_doorbell(frame.doorbell_offset);
-        hqd.activate();
-        *hqd
-    });
-    seed_doorbell(&hqd, Some(space), &ports.doorbells);
-    // The driver rings it as soon as this frame's fence is written.
-    ports.doorbells.own(hqd.doorbell(), Owner::Ring);
-    Ok(())
-}
-
-fn remove_queue(mes: &mut Slots, ports: &Ports, frame: &RemoveQueue) -> Result {
-    let own = ports.hqds.hqd(HqdId::MES, |hqd| hqd.is_active() && hqd.doorbell() == frame.doorbell_offset);
-    if frame.flags.contains(RemoveQueueFlags::UNMAP_LEGACY_QUEUE)
-        && ports.chip.firmware.is_on_both_pipes()
-        && own
-    {
-        ports.hqds.hqd(HqdId::MES, |hqd| hqd.deactivate());
-        return Ok(());
-    }
-    let legacy = RemoveQueueFlags::UNMAP_LEGACY_GFX_QUEUE
-        | RemoveQueueFlags::UNMAP_KIQ_UTILITY_QUEUE
-        | RemoveQueueFlags::PREEMPT_LEGACY_GFX_QUEUE
-        | RemoveQueueFlags::UNMAP_LEGACY_QUEUE;
-    if frame.flags.intersects(legacy) {
-        return Err(GuestError::RemoveQueueKernel);
-    }
-    mes.remove(ports, frame.doorbell_offset)
 }
 
 fn suspend(mes: &mut Slots, ports: &Ports, space: &AddressSpace, frame: &Suspend) -> Result {

@@ -5,5 +5,7 @@
 //! answer.
 
 mod frame;
+mod scheduler;
 
-pub(super) use frame::{execute, name, strike};
+pub(super) use frame::name;
+pub(super) use scheduler::MesScheduler;

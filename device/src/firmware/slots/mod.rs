@@ -160,6 +160,7 @@ impl Slots {
         let mut queue = match new.kind {
             Kind::Compute => Queue::new(ports, kernel, pointer, new)?,
             Kind::Sdma(engine) => Queue::new_sdma(ports.chip.sdma.mqd, kernel, new, engine)?,
+            Kind::Graphics => return Err(GuestError::AddQueueGraphics),
         };
         if !pools.contains(&queue.pool) {
             return Err(GuestError::AddQueueSdma);

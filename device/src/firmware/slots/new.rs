@@ -3,6 +3,7 @@
 use belfry_abi::doorbell::DoorbellIndex;
 
 use super::Asked;
+use crate::guest_error::GuestError;
 use crate::queue::Partition;
 use crate::vm::{AddressSpace, ShaderMemory};
 
@@ -61,6 +62,22 @@ pub(in crate::firmware) enum Kind {
     Compute,
     /// Queue of an SDMA engine: of this one, or of the one that its MQD names.
     Sdma(Option<u8>),
+    /// Queue of the graphics pipes.
+    Graphics,
+}
+
+impl Kind {
+    /// Checks that an engine runs such queues.
+    ///
+    /// # Errors
+    ///
+    /// The name of the engine without a model.
+    pub(in crate::firmware) fn served(self) -> Result<(), GuestError> {
+        match self {
+            Self::Compute | Self::Sdma(_) => Ok(()),
+            Self::Graphics => Err(GuestError::AddQueueGraphics),
+        }
+    }
 }
 
 /// Place of the write pointer of a queue while the queue is on no hardware slot.

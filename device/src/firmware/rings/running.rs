@@ -6,10 +6,10 @@ use std::time::Duration;
 use belfry_abi::mes::API_FRAME_SIZE_IN_DWORDS;
 use belfry_abi::pm4::Pm4Header;
 
-use super::kiq::MAX_PACKET;
-use super::{Ports, Turn};
 use crate::doorbell::{Heard, Owner};
 use crate::faults::{Hook, Place, Rule};
+use crate::firmware::kiq::MAX_PACKET;
+use crate::firmware::{Ports, Turn, mes};
 use crate::guest_error::GuestError;
 use crate::pm4;
 use crate::queue::{HqdId, Ring};
@@ -21,20 +21,20 @@ use crate::vm::AddressSpace;
 const BATCH: usize = 64;
 
 /// [`Running`] as plain values.
-pub(super) type SavedRunning = (Ring, u32, Option<u64>, bool);
+pub(in crate::firmware) type SavedRunning = (Ring, u32, Option<u64>, bool);
 
 /// The ring of an active queue.
 #[derive(Debug)]
-pub(super) struct Running {
-    pub(super) ring: Ring,
+pub(in crate::firmware) struct Running {
+    pub(in crate::firmware) ring: Ring,
     /// Number of the queue's activation that the ring belongs to.
-    pub(super) activation: u32,
+    pub(in crate::firmware) activation: u32,
     /// Doorbell value last looked at; `None` before the first look, which takes the value that is there.
     seen: Option<u64>,
     /// True if its next packet has begun and waits.
     begun: bool,
     /// True if it has met an error that it cannot go past, until it is activated anew.
-    pub(super) dead: bool,
+    pub(in crate::firmware) dead: bool,
     /// Time of the device until which its doorbell is not heard.
     deaf: Option<Duration>,
     /// Time until which its next packet is held back.
@@ -48,7 +48,7 @@ type Frame = [u32; API_FRAME_SIZE_IN_DWORDS];
 
 /// Fate of a packet, by the planned faults.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Fate {
+pub(in crate::firmware) enum Fate {
     /// The packet is executed.
     Done,
     /// The packet is executed later.
@@ -62,7 +62,7 @@ pub(super) enum Fate {
 impl Running {
     /// Returns true if the queue has stayed active since this ring began. If it has not, its doorbell is given up,
     /// unless the driver has started the queue again with the doorbell.
-    pub(super) fn goes_on(&self, ports: &Ports, (xcc, id): (u8, HqdId)) -> bool {
+    pub(in crate::firmware) fn goes_on(&self, ports: &Ports, (xcc, id): (u8, HqdId)) -> bool {
         let doorbell = self.ring.doorbell();
         ports.hqds.hqd_of(xcc, id, |hqd| {
             let goes_on = hqd.is_active() && hqd.activation == self.activation;
@@ -74,16 +74,18 @@ impl Running {
     }
 
     /// Returns the ring, its activation, the doorbell value last looked at, and true if it is dead.
-    pub(super) fn save(&self) -> SavedRunning {
+    pub(in crate::firmware) fn save(&self) -> SavedRunning {
         (self.ring.clone(), self.activation, self.seen, self.dead)
     }
 
-    pub(super) fn restored((ring, activation, seen, dead): SavedRunning) -> Result<Self, Broken> {
+    pub(in crate::firmware) fn restored(
+        (ring, activation, seen, dead): SavedRunning,
+    ) -> Result<Self, Broken> {
         ring.check()?;
         Ok(Self { seen, dead, ..Self::new(ring, activation) })
     }
 
-    pub(super) fn new(ring: Ring, activation: u32) -> Self {
+    pub(in crate::firmware) fn new(ring: Ring, activation: u32) -> Self {
         Self {
             ring,
             activation,
@@ -98,7 +100,7 @@ impl Running {
 
     /// Executes packets by `step`, which returns false if there was none. Returns the time of the next call, and the
     /// error that the ring cannot go past.
-    pub(super) fn batch(
+    pub(in crate::firmware) fn batch(
         &mut self,
         mut step: impl FnMut(&mut Self) -> Result<bool, GuestError>,
     ) -> (Turn, Option<GuestError>) {
@@ -117,7 +119,7 @@ impl Running {
     }
 
     /// Takes the next packet of a ring of PM4 packets, if all of it is there.
-    pub(super) fn next_packet(
+    pub(in crate::firmware) fn next_packet(
         &mut self,
         space: &AddressSpace,
     ) -> Result<Option<(Pm4Header, Vec<u32>)>, GuestError> {
@@ -143,13 +145,13 @@ impl Running {
     }
 
     /// Gives back the packet that was taken last, because it waits: it is executed again from its beginning.
-    pub(super) fn put_back(&mut self, header: Pm4Header) {
+    pub(in crate::firmware) fn put_back(&mut self, header: Pm4Header) {
         self.ring.go_back(1 + u64::from(header.body_dwords()));
         self.begun = true;
     }
 
     /// Copies the new frames of a ring of the MES as they are now.
-    pub(super) fn note_frames(&mut self, ports: &Ports, space: &AddressSpace) {
+    pub(in crate::firmware) fn note_frames(&mut self, ports: &Ports, space: &AddressSpace) {
         if ports
             .env
             .shader
@@ -169,18 +171,18 @@ impl Running {
     }
 
     /// Checks that a frame that is taken has not changed since it was found.
-    pub(super) fn check_frame(&mut self, ports: &Ports, frame: &Frame) {
+    pub(in crate::firmware) fn check_frame(&mut self, ports: &Ports, frame: &Frame) {
         let Some(noted) = self.noted.pop_front() else { return };
         let Some(at) = noted.iter().zip(frame).position(|(before, now)| before != now) else { return };
         if let Some(sanitizer) = ports.env.shader.sanitizer() {
             let found = format!("dword {at} is {:#x}, and was {:#x}", frame[at], noted[at]);
-            let misuse = Misuse::new(sanitize::Rule::MesFrameReused, found).named(super::mes::name(noted[0]));
+            let misuse = Misuse::new(sanitize::Rule::MesFrameReused, found).named(mes::name(noted[0]));
             sanitizer.misused(misuse);
         }
     }
 
     /// Decides the fate of the next packet, if there is one.
-    pub(super) fn fate(&mut self, ports: &Ports, what: &str) -> Fate {
+    pub(in crate::firmware) fn fate(&mut self, ports: &Ports, what: &str) -> Fate {
         if !ports.faults.is_on() || self.dead || self.begun || self.ring.available() == 0 {
             return Fate::Done;
         }
@@ -205,7 +207,7 @@ impl Running {
     }
 
     /// Takes the doorbell's value, if it has changed.
-    pub(super) fn look(&mut self, ports: &Ports) {
+    pub(in crate::firmware) fn look(&mut self, ports: &Ports) {
         if self.deaf.is_some_and(|until| !ports.faults.is_over(until)) {
             return;
         }
