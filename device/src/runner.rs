@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use belfry_abi::doorbell::DoorbellIndex;
 
 use crate::config::processors;
-use crate::doorbell::{DoorbellWatch, Doorbells};
+use crate::doorbell::{DoorbellWatch, Doorbells, InterruptDoorbell};
 use crate::faults::Faults;
 use crate::firmware::{FirmwareList, Served, Turn};
 use crate::interrupt::Interrupts;
@@ -302,7 +302,7 @@ impl Runner {
 
 impl State {
     fn pass(&mut self, ports: &RunnerPorts) -> Turn {
-        if let Some(offset) = ports.interrupts.rptr_doorbell().filter(|_| ports.polls) {
+        if let Some(offset) = ports.doorbells.interrupt(InterruptDoorbell::Rptr).filter(|_| ports.polls) {
             ports.interrupts.set_rptr(ports.doorbells.load32(offset));
         }
         self.follow(ports);

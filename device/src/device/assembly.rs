@@ -123,7 +123,7 @@ impl Gpu {
             Arc::clone(&counters),
             (tracer.clone(), faults.clone()),
             config.poll_doorbells,
-            Arc::clone(&control),
+            (Arc::clone(&control), Arc::clone(&doorbells)),
         ));
 
         // A device that repeats itself exactly does one thing after the other.

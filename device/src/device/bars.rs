@@ -6,7 +6,7 @@ use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::pci;
 
 use super::{Gpu, ResetKind};
-use crate::doorbell::DoorbellListener;
+use crate::doorbell::{DoorbellListener, Owner};
 use crate::faults::{Hook, Place, Rule};
 use crate::io::{IoError, IoResult};
 use crate::memory::Location;
@@ -172,22 +172,17 @@ impl Gpu {
             return;
         }
         self.watch.trapped(offset, value, len);
-        if self.interrupts.rptr_doorbell() == Some(offset) {
-            self.interrupts.set_rptr(value as u32);
-            return;
-        }
-        if self.interrupts.retry_rptr_doorbell() == Some(offset) {
-            self.interrupts.set_retry_rptr(value as u32);
-            return;
-        }
-        if self.interrupts.retry_doorbell() == Some(offset) {
-            if let Some((vmid, page)) = self.interrupts.acknowledge_retry(value as u32) {
-                self.contexts.retried(vmid, page);
+        match self.doorbells.owner(offset) {
+            Owner::Interrupts(which) => {
+                if let Some((vmid, page)) = self.interrupts.rung(which, value as u32) {
+                    self.contexts.retried(vmid, page);
+                }
+                return;
             }
-            return;
-        }
-        if !self.doorbells.is_awaited(offset) {
-            self.watch.unknown(format_args!("offset={offset:#x} value={value:#x}"));
+            Owner::Nobody if !self.doorbells.is_awaited(offset) => {
+                self.watch.unknown(format_args!("offset={offset:#x} value={value:#x}"));
+            }
+            Owner::Ring | Owner::Queue | Owner::Nobody => {}
         }
         self.wake.wake();
     }

@@ -133,17 +133,15 @@ impl Session {
         self.time.advance(passed);
         self.journal.note(&begin(passed.as_nanos() as u64));
         gpu.begin_operation();
-        let others = gpu.other_doorbells();
         if let Some(mirror) = &mut state.doorbells {
-            for (at, value) in mirror.look(&gpu.doorbells, &others) {
+            for (at, value) in mirror.look(&gpu.doorbells) {
                 self.journal.note(&Entry::Doorbell { at, value });
             }
         }
         let result = run();
         gpu.memory.flush();
-        let others = gpu.other_doorbells();
         if let Some(mirror) = &mut state.doorbells {
-            mirror.show(&gpu.doorbells, &others);
+            mirror.show(&gpu.doorbells);
         }
         state.operations += 1;
         if state.operations.is_multiple_of(CHECK) {
@@ -289,16 +287,6 @@ impl Gpu {
         let turn = self.runner.pass_until();
         let taken = (0..TURNS).take_while(|_| self.shader.turn()).count();
         if taken > 0 { Turn::Now } else { turn }
-    }
-
-    /// Doorbells that the device reads, beside those of queues.
-    fn other_doorbells(&self) -> Vec<DoorbellOffset> {
-        let all = [
-            self.interrupts.rptr_doorbell(),
-            self.interrupts.retry_rptr_doorbell(),
-            self.interrupts.retry_doorbell(),
-        ];
-        all.into_iter().flatten().collect()
     }
 
     /// The digest of all memory that the device has seen.

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::pci::DOORBELL_BAR_SIZE;
 use vm_memory::MmapRegion;
 
-use super::{COUNT, Doorbells, PAGE, number};
+use super::{COUNT, Doorbells, PAGE};
 
 /// Values of the host's page, as the device has last seen them.
 pub(crate) struct DoorbellMirror {
@@ -34,20 +33,20 @@ impl DoorbellMirror {
         unsafe { AtomicU64::from_ptr(self.host.as_ptr().cast::<u64>().add(at)) }
     }
 
-    /// Returns the numbers of the doorbells with a queue that listens or may come back, and of `others`.
-    fn looked_at(&mut self, doorbells: &Doorbells, others: &[DoorbellOffset]) -> Vec<u64> {
+    /// Returns the numbers of the doorbells with a queue that listens or may come back, and of the interrupt handler's.
+    fn looked_at(&mut self, doorbells: &Doorbells) -> Vec<u64> {
         let changes = Some(doorbells.changes.load(Ordering::Acquire));
         if self.listened.0 != changes {
             self.listened = (changes, doorbells.listened());
         }
-        others.iter().copied().filter_map(number).chain(self.listened.1.iter().copied()).collect()
+        doorbells.of_interrupts().chain(self.listened.1.iter().copied()).collect()
     }
 
-    /// Takes over values that the host's page has for the doorbells that queues listen to, and for `others`. Returns
-    /// number and value of each.
-    pub(crate) fn look(&mut self, doorbells: &Doorbells, others: &[DoorbellOffset]) -> Vec<(u64, u64)> {
+    /// Takes over values that the host's page has for the doorbells that the device reads. Returns number and value of
+    /// each.
+    pub(crate) fn look(&mut self, doorbells: &Doorbells) -> Vec<(u64, u64)> {
         let mut found = Vec::new();
-        for at in self.looked_at(doorbells, others) {
+        for at in self.looked_at(doorbells) {
             let value = self.host(at).load(Ordering::Acquire);
             if self.seen.get(&at).copied().unwrap_or_default() != value {
                 self.seen.insert(at, value);
@@ -60,8 +59,8 @@ impl DoorbellMirror {
 
     /// Stores the values of the device itself into the host's page, except those that were stored there since the
     /// device looked.
-    pub(crate) fn show(&mut self, doorbells: &Doorbells, others: &[DoorbellOffset]) {
-        for at in self.looked_at(doorbells, others) {
+    pub(crate) fn show(&mut self, doorbells: &Doorbells) {
+        for at in self.looked_at(doorbells) {
             let value = doorbells.value(at).load(Ordering::Acquire);
             let seen = self.seen.get(&at).copied().unwrap_or_default();
             if seen != value {
@@ -90,9 +89,9 @@ impl Doorbells {
 
 #[cfg(test)]
 mod tests {
-    use belfry_abi::doorbell::DoorbellIndex;
+    use belfry_abi::doorbell::{DoorbellIndex, DoorbellOffset};
 
-    use super::super::Owner;
+    use super::super::{Owner, number};
     use super::*;
 
     #[test]
@@ -104,20 +103,21 @@ mod tests {
         let (listened, other) = (DoorbellIndex::from_dwords(0x800), DoorbellOffset::from_bytes(0x40));
         let at = number(listened.offset()).expect("in range");
         mirror.host(at).store(5, Ordering::Release);
-        assert_eq!(mirror.look(&doorbells, &[]), [], "nobody listens");
-        doorbells.own(listened, Owner::Process);
+        assert_eq!(mirror.look(&doorbells), [], "nobody listens");
+        doorbells.own(listened, Owner::Queue);
+        doorbells.set_interrupts([None, Some(other), None]);
         mirror.host(8).store(9, Ordering::Release);
-        assert_eq!(mirror.look(&doorbells, &[other]), [(8, 9), (at, 5)]);
+        assert_eq!(mirror.look(&doorbells), [(8, 9), (at, 5)]);
         assert_eq!((doorbells.load(listened.offset()), doorbells.load(other)), (5, 9));
-        assert_eq!(mirror.look(&doorbells, &[other]), []);
+        assert_eq!(mirror.look(&doorbells), []);
         doorbells.store(listened.offset(), 6, 8);
-        mirror.show(&doorbells, &[other]);
+        mirror.show(&doorbells);
         assert_eq!(mirror.host(at).load(Ordering::Acquire), 6);
-        assert_eq!(mirror.look(&doorbells, &[other]), [], "the device's own store is no news");
+        assert_eq!(mirror.look(&doorbells), [], "the device's own store is no news");
         // A value that was stored in the host's page meanwhile stays, and is found.
         doorbells.store(listened.offset(), 7, 8);
         mirror.host(at).store(8, Ordering::Release);
-        mirror.show(&doorbells, &[]);
-        assert_eq!(mirror.look(&doorbells, &[]), [(at, 8)]);
+        mirror.show(&doorbells);
+        assert_eq!(mirror.look(&doorbells), [(at, 8)]);
     }
 }

@@ -19,6 +19,7 @@
 
 mod flags;
 mod mirror;
+mod owner;
 mod save;
 mod seen;
 mod watch;
@@ -33,18 +34,10 @@ use vm_memory::{Bytes as _, MmapRegion, VolatileMemory as _};
 use crate::lock::{Mutex, MutexGuard, rank};
 use flags::Flags;
 pub(crate) use mirror::DoorbellMirror;
+use owner::InterruptDoorbells;
+pub(crate) use owner::{InterruptDoorbell, Owner};
 pub(crate) use save::SavedDoorbells;
 pub(crate) use watch::{DoorbellWatch, Heard};
-
-/// Kind of queue that listens to a doorbell. Only [`Doorbells`] keeps it.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Owner {
-    Nobody,
-    /// A ring of the kernel's own, which takes the written value as its write pointer.
-    Ring,
-    /// A process's queue, which has its write pointer in memory.
-    Process,
-}
 
 /// A doorbell that was rung.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -74,7 +67,9 @@ pub(crate) struct Doorbells {
     /// One lock for each page, held while a value and the device's note of it change together. It holds true if the
     /// page has been used since reset.
     locks: Box<[Mutex<bool, rank::Doorbells>]>,
-    /// Doorbells with an [`Owner`].
+    /// Doorbells of the interrupt handler.
+    interrupts: InterruptDoorbells,
+    /// Doorbells of rings and queues.
     owned: Flags,
     /// Doorbells whose owner is a process's queue, if the listener knows of it. Set only while `owned` is.
     announced: Flags,
@@ -125,6 +120,7 @@ impl Doorbells {
             region,
             known: vec![0; COUNT as usize].into_iter().map(AtomicU64::new).collect(),
             locks: (0..DOORBELL_BAR_SIZE / PAGE).map(|_| Mutex::default()).collect(),
+            interrupts: InterruptDoorbells::default(),
             owned: Flags::new(),
             announced: Flags::new(),
             rung: Flags::new(),
@@ -228,7 +224,8 @@ impl Doorbells {
         }
     }
 
-    /// Sets the owner of a doorbell; does nothing if the doorbell does not exist.
+    /// Gives a doorbell to a ring or a queue, or to nobody; does nothing if the doorbell does not exist. Those of the
+    /// interrupt handler are [set](Self::set_interrupts) by their offsets.
     pub(crate) fn own(&self, doorbell: DoorbellIndex, owner: Owner) {
         let Some(at) = number(doorbell.offset()) else { return };
         if owner == Owner::Nobody {
@@ -240,7 +237,7 @@ impl Doorbells {
             self.owned.set(at, true);
             self.changes.fetch_add(1, Ordering::AcqRel);
         }
-        if owner == Owner::Process && !self.announced.set(at, true) {
+        if owner == Owner::Queue && !self.announced.set(at, true) {
             self.tell(at, true);
         }
     }

@@ -110,7 +110,7 @@ mod tests {
         let original = doorbells();
         original.enable(true);
         let [queue, ring] = [0x800, 0x16].map(DoorbellIndex::from_dwords);
-        original.own(queue, Owner::Process);
+        original.own(queue, Owner::Queue);
         original.own(ring, Owner::Ring);
         original.store(queue.offset(), 5, 8);
         original.set_busy(queue, true);

@@ -172,9 +172,9 @@ fn listeners_hear_of_every_change_once() {
     let heard = Arc::new(Heard::default());
     let doorbells = doorbells();
     doorbells.set_listener(heard.clone());
-    doorbells.own(bell(0x800), Owner::Process);
-    doorbells.own(bell(0x800), Owner::Process);
-    doorbells.own(bell(0x804), Owner::Process);
+    doorbells.own(bell(0x800), Owner::Queue);
+    doorbells.own(bell(0x800), Owner::Queue);
+    doorbells.own(bell(0x804), Owner::Queue);
     for owner in [Owner::Nobody, Owner::Nobody, Owner::Ring, Owner::Nobody] {
         doorbells.own(bell(0x804), owner);
     }
@@ -207,4 +207,27 @@ fn ownership_is_per_doorbell() {
 #[test]
 fn regions_of_the_wrong_size_are_refused() {
     assert_eq!(Doorbells::new(MmapRegion::new(4096).expect("anonymous memory")).err(), Some(4096));
+}
+
+#[test]
+fn each_doorbell_has_one_owner_and_the_interrupt_handlers_stay_over_a_reset() {
+    let doorbells = doorbells();
+    let interrupt = |which| Owner::Interrupts(which);
+    doorbells.own(bell(0x800), Owner::Queue);
+    doorbells.own(bell(0x16), Owner::Ring);
+    // Two that are halves of one 64-bit doorbell, and none for ring 1.
+    doorbells.set_interrupts([Some(at(0xbc0)), None, Some(at(0xbc4))]);
+    let owners = || [0x2000, 0x58, 0xbc0, 0xbc4, 0xbc8].map(|offset| doorbells.owner(at(offset)));
+    let [rptr, acknowledge] = [InterruptDoorbell::Rptr, InterruptDoorbell::RetryAcknowledge].map(interrupt);
+    assert_eq!(owners(), [Owner::Queue, Owner::Ring, rptr, acknowledge, Owner::Nobody]);
+    assert_eq!(doorbells.owner(at(0x2004)), Owner::Queue, "the upper half");
+    // A queue's doorbell that the handler takes over.
+    doorbells.set_interrupts([None, Some(at(0x2000)), None]);
+    assert_eq!(doorbells.owner(at(0x2000)), interrupt(InterruptDoorbell::RetryRptr));
+    assert_eq!(doorbells.owner(at(0xbc0)), Owner::Nobody);
+    doorbells.reset();
+    let left = [Owner::Interrupts(InterruptDoorbell::RetryRptr), Owner::Nobody];
+    assert_eq!([0x2000, 0x58].map(|offset| doorbells.owner(at(offset))), left);
+    assert_eq!(doorbells.interrupt(InterruptDoorbell::RetryRptr), Some(at(0x2000)));
+    assert_eq!(doorbells.owner(at(u64::MAX)), Owner::Nobody, "outside of the BAR");
 }

@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::ih::{Client, IhEntry, Source};
 use belfry_abi::regs::Offset;
 
 use crate::config::MsixTable;
+use crate::doorbell::{Doorbells, InterruptDoorbell};
 use crate::faults::{Faults, Hook, Place, Rule};
 use crate::guest_error::GuestError;
 use crate::lock::{Mutex, MutexGuard, rank};
@@ -88,6 +88,8 @@ pub(crate) struct Interrupts {
     unseen_rptr: bool,
     /// Configuration that decides if and how a vector leaves the function.
     control: Arc<SharedControl>,
+    /// Owners of doorbells, which follow the registers of this block.
+    doorbells: Arc<Doorbells>,
     faults: Faults,
     /// Vectors that are held back, each with the time at which it is due.
     late: Mutex<Vec<(Duration, u16)>, rank::LateVectors>,
@@ -110,7 +112,7 @@ impl Interrupts {
         counters: Arc<Counters>,
         (tracer, faults): (Tracer, Faults),
         unseen_rptr: bool,
-        control: Arc<SharedControl>,
+        (control, doorbells): (Arc<SharedControl>, Arc<Doorbells>),
     ) -> Self {
         let retry = retries.then(Retry::default);
         let state = State { ring: IhRing::default(), retry, msix: Msix::new(), pin: false, kernel: None };
@@ -124,6 +126,7 @@ impl Interrupts {
             tracer,
             unseen_rptr,
             control,
+            doorbells,
             faults,
             late: Mutex::default(),
         }
@@ -175,9 +178,11 @@ impl Interrupts {
     pub(crate) fn write_register(&self, at: Offset, value: u32) -> bool {
         let mut state = self.lock();
         if state.retry.as_mut().is_some_and(|retry| retry.write(at, value)) {
+            self.own_doorbells(&state);
             return true;
         }
         let known = state.ring.write(at, value);
+        self.own_doorbells(&state);
         if known && state.ring.wants_interrupt_after_rptr(at) {
             self.raise(&mut state);
         }
@@ -185,26 +190,29 @@ impl Interrupts {
         known
     }
 
-    /// Returns the doorbell of the read pointer, if it has one.
-    pub(crate) fn rptr_doorbell(&self) -> Option<DoorbellOffset> {
-        self.lock().ring.rptr_doorbell()
+    /// Tells the owners of doorbells which are this block's, by its registers.
+    fn own_doorbells(&self, state: &State) {
+        let retry = state.retry.as_ref();
+        self.doorbells.set_interrupts([
+            state.ring.rptr_doorbell(),
+            retry.and_then(|retry| retry.ring.rptr_doorbell()),
+            retry.and_then(Retry::acknowledge_doorbell),
+        ]);
     }
 
-    /// Returns the doorbell of ring 1's read pointer, if it has one.
-    pub(crate) fn retry_rptr_doorbell(&self) -> Option<DoorbellOffset> {
-        self.lock().retry.as_ref()?.ring.rptr_doorbell()
-    }
-
-    /// Takes a read pointer of ring 1 that was written to the doorbell.
-    pub(crate) fn set_retry_rptr(&self, rptr: u32) {
-        if let Some(retry) = &mut self.lock().retry {
-            retry.ring.set_rptr(rptr);
+    /// Takes the value that was written to a doorbell. Returns VMID and page that may be reported again, if it gives
+    /// back an entry of the retry filter.
+    pub(crate) fn rung(&self, which: InterruptDoorbell, value: u32) -> Option<(u8, u64)> {
+        match which {
+            InterruptDoorbell::Rptr => self.set_rptr(value),
+            InterruptDoorbell::RetryRptr => {
+                if let Some(retry) = &mut self.lock().retry {
+                    retry.ring.set_rptr(value);
+                }
+            }
+            InterruptDoorbell::RetryAcknowledge => return self.acknowledge_retry(value),
         }
-    }
-
-    /// Returns the doorbell by which entries of the retry filter are given back, if it has one.
-    pub(crate) fn retry_doorbell(&self) -> Option<DoorbellOffset> {
-        self.lock().retry.as_ref()?.acknowledge_doorbell()
+        None
     }
 
     /// Gives an entry of the retry filter back. Returns its VMID and page, which may be reported again.
@@ -249,7 +257,7 @@ impl Interrupts {
         }
     }
 
-    /// Takes a read pointer that was written to the doorbell.
+    /// Takes a read pointer of ring 0.
     pub(crate) fn set_rptr(&self, rptr: u32) {
         let mut state = self.lock();
         if state.ring.set_rptr(rptr) {
@@ -437,6 +445,7 @@ impl Interrupts {
         state.ring = IhRing::default();
         state.retry = state.retry.take().map(|_| Retry::default());
         state.msix = Msix::new();
+        self.own_doorbells(&state);
         self.late.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.update_pin(&mut state);
     }

@@ -130,6 +130,7 @@ impl Interrupts {
             *own = retry.unwrap_or_default();
         }
         state.msix = msix;
+        self.own_doorbells(&state);
         self.pin_pending.store(self.has_pin && saved.pin_pending, Ordering::SeqCst);
         let pin = self.has_pin && saved.pin;
         if pin != state.pin {

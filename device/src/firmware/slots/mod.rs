@@ -174,7 +174,7 @@ impl Slots {
         if let Some(process) = self.processes.get_mut(&key) {
             process.queues += 1;
         }
-        ports.doorbells.own(doorbell, Owner::Process);
+        ports.doorbells.own(doorbell, Owner::Queue);
         ports.tracer.queue_added(doorbell);
         queue.check_added(ports);
         self.queues.insert(doorbell, queue);
