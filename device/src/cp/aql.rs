@@ -25,6 +25,7 @@ use super::context::{Context, Leaving};
 use super::dispatch::{self, Source};
 use super::env::CpEnv;
 use super::error::{Cause, QueueError};
+use super::preempted::Preempted;
 use super::state::{InFlight, QueueState};
 use super::{AqlConfig, barrier, complete, indirect};
 use crate::faults::Faults;
@@ -162,7 +163,7 @@ impl AqlQueue {
             return match self.come_back(context) {
                 Ok(true) => Progress::Advanced,
                 Ok(false) => Progress::Blocked(BlockedOn::Memory),
-                Err(cause) => self.fail(cause),
+                Err(cause) => self.fail_packet(cause),
             };
         }
         let before = (self.read_index, self.fetch_index);
@@ -191,7 +192,7 @@ impl AqlQueue {
                     let advanced = before != (self.read_index, self.fetch_index);
                     return if advanced { Progress::Advanced } else { Progress::Blocked(BlockedOn::Memory) };
                 }
-                Err(cause) => return self.fail(cause),
+                Err(cause) => return self.fail_packet(cause),
             }
         }
         Progress::Advanced
@@ -203,7 +204,7 @@ impl AqlQueue {
     }
 
     /// Stops at a packet that cannot be processed, and informs the runtime and the driver.
-    fn fail(&mut self, cause: Cause) -> Progress<QueueError> {
+    fn fail_packet(&mut self, cause: Cause) -> Progress<QueueError> {
         self.state.shader.stop();
         if let Some(code) = cause.inactive_code() {
             let signal = self.amd_queue().ok().flatten().map_or(0, |(_, queue)| queue.queue_inactive_signal);

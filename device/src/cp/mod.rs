@@ -16,6 +16,7 @@ mod error;
 mod indirect;
 mod kernel_name;
 mod pm4;
+mod preempted;
 mod state;
 
 pub use crate::pm4::Error as Pm4Error;

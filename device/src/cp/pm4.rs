@@ -25,6 +25,7 @@ use super::context::{Context, Leaving};
 use super::env::CpEnv;
 use super::error::{Cause, QueueError};
 use super::indirect::{Execution, Packet};
+use super::preempted::Preempted;
 use super::state::QueueState;
 use crate::chip::XccShares;
 use crate::pm4::{self, Error};
@@ -188,7 +189,7 @@ impl Pm4Queue {
             return match self.come_back(context) {
                 Ok(true) => Progress::Advanced,
                 Ok(false) => Progress::Blocked(BlockedOn::Memory),
-                Err(cause) => self.fail(cause),
+                Err(cause) => self.fail_packet(cause),
             };
         }
         let mut advanced = false;
@@ -212,7 +213,7 @@ impl Pm4Queue {
                 Err(cause) if self.state.tries_again(&cause) => {
                     return if advanced { Progress::Advanced } else { Progress::Blocked(BlockedOn::Memory) };
                 }
-                Err(cause) => return self.fail(cause),
+                Err(cause) => return self.fail_packet(cause),
             }
         }
         self.turns_in_buffers =
@@ -224,7 +225,7 @@ impl Pm4Queue {
     }
 
     /// Stops at a packet that cannot be processed, and informs the driver.
-    fn fail(&mut self, cause: Cause) -> Progress<QueueError> {
+    fn fail_packet(&mut self, cause: Cause) -> Progress<QueueError> {
         self.state.shader.stop();
         self.state.announce_error(&cause);
         self.halt(QueueError { packet: self.read_index, cause })

@@ -10,9 +10,12 @@ use crate::cp::context::{Context, Leaving, Scratch, put_buffers, read_buffers, r
 use crate::cp::control_stack::{self, Reader, Waves, encode, put_number, put_ranges};
 use crate::cp::env::CpEnv;
 use crate::cp::error::{Cause, QueueError};
-use crate::cp::state::InFlight;
-use crate::queue::{ContextArea, ContextOffsets, Progress, QueueEngine, Saving};
-use crate::shader::{ContextError, Gws, Launch, Owner, SavedDispatch};
+use crate::cp::preempted::Preempted;
+use crate::cp::state::{InFlight, QueueState};
+#[cfg(doc)]
+use crate::queue::QueueEngine;
+use crate::queue::{ContextArea, ContextOffsets, Progress};
+use crate::shader::{ContextError, Gws, Launch, Owner, SavedDispatch, ShaderEngine};
 use crate::vm::AddressSpace;
 
 /// Part of a started packet that is not in its ring.
@@ -36,43 +39,31 @@ struct State {
     started: Vec<Started>,
 }
 
-impl AqlQueue {
-    /// Saves the queue, as [`QueueEngine::save`] describes.
-    pub(super) fn save_context(&mut self, area: Option<&ContextArea>) -> Result<Saving, QueueError> {
-        if let Waiting::Context(Context { offsets, .. }) = self.waiting {
-            // The context is still in the area, unchanged.
-            self.stop();
-            return Ok(Saving::Done(Some(offsets)));
-        }
-        let failure = self.state.failure_before_save(self.read_index);
-        if failure.is_some() || !self.is_busy() {
-            self.stop();
-            return failure.map_or(Ok(Saving::Done(None)), Err);
-        }
-        match self.write_context(area).map_err(Cause::Context) {
-            Ok(None) => Ok(Saving::Waits),
-            Ok(offsets) => {
-                self.stop();
-                Ok(Saving::Done(offsets))
-            }
-            Err(cause) if self.state.tries_again(&cause) => Ok(Saving::Waits),
-            Err(cause) => Err(self.stop_for(cause)),
+impl Preempted for AqlQueue {
+    fn parts(&self) -> (&Arc<ShaderEngine>, &Arc<QueueState>) {
+        (&self.shader, &self.state)
+    }
+
+    fn unread(&self) -> Option<Context> {
+        match self.waiting {
+            Waiting::Context(context) => Some(context),
+            _ => None,
         }
     }
 
-    fn stop_for(&mut self, cause: Cause) -> QueueError {
-        match self.fail(cause) {
-            Progress::Error(error) => error,
-            _ => QueueError { packet: self.read_index, cause: Cause::Context(ContextError::Stopped) },
-        }
+    fn set_unread(&mut self, context: Context) {
+        self.waiting = Waiting::Context(context);
     }
 
-    /// Writes the waves and the control stack. Returns `None` if pages are missing.
-    fn write_context(&mut self, area: Option<&ContextArea>) -> Result<Option<ContextOffsets>, ContextError> {
-        let mut leaving = self.leaving.map_or_else(|| Leaving::to(area), Ok)?;
-        let saved = leaving.save_waves(&self.shader, &self.state);
-        self.leaving = Some(leaving);
-        let Some(saved) = saved? else { return Ok(None) };
+    fn leaving(&mut self) -> &mut Option<Leaving> {
+        &mut self.leaving
+    }
+
+    fn fail(&mut self, cause: Cause) -> Progress<QueueError> {
+        self.fail_packet(cause)
+    }
+
+    fn control_stack(&self, saved: &[SavedDispatch]) -> Vec<u32> {
         let mut waves = Vec::new();
         let mut started = Vec::new();
         for (at, packet) in self.started.iter().enumerate() {
@@ -97,49 +88,7 @@ impl AqlQueue {
             });
         }
         let state = State { waiting: self.waiting.clone(), started };
-        let words = encode(&state.bytes(), &waves, self.shader.chip().shader.stack);
-        leaving.finish(self.state.space(), &words).map(Some)
-    }
-
-    /// Makes a queue that goes on from the context that [`QueueEngine::save`] has written. The guest may have changed
-    /// it since. If the process waits for pages (XNACK), the queue waits for missing ones first.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the queue cannot go on. The runtime and the driver have then been informed that it has
-    /// stopped.
-    pub fn from_context(
-        config: AqlConfig,
-        space: Arc<AddressSpace>,
-        gws: Arc<Gws>,
-        env: &CpEnv,
-        (area, offsets): (Option<&ContextArea>, ContextOffsets),
-    ) -> Result<AqlQueue, QueueError> {
-        let mut queue = AqlQueue::new(config, space, gws, env);
-        match queue.come_back(Context { area: area.copied(), offsets }) {
-            Ok(_) => Ok(queue),
-            Err(cause) => Err(queue.stop_for(cause)),
-        }
-    }
-
-    /// Goes on from a context. Returns `false` if pages are missing: the queue goes on later.
-    pub(super) fn come_back(&mut self, context: Context) -> Result<bool, Cause> {
-        let Context { area, offsets } = context;
-        self.waiting = Waiting::Context(context);
-        if context.waits(&self.state) {
-            return Ok(false);
-        }
-        match self.read_context(area.as_ref(), offsets) {
-            Ok(()) => Ok(true),
-            Err(cause) if self.state.tries_again(&cause) => {
-                self.started.clear();
-                self.fetch_index = self.read_index;
-                self.scratch = None;
-                self.waiting = Waiting::Context(context);
-                Ok(false)
-            }
-            Err(cause) => Err(cause),
-        }
+        encode(&state.bytes(), &waves, self.shader.chip().shader.stack)
     }
 
     fn read_context(&mut self, area: Option<&ContextArea>, offsets: ContextOffsets) -> Result<(), Cause> {
@@ -172,6 +121,33 @@ impl AqlQueue {
         self.waiting = waiting;
         restore(&self.shader, &self.state.shader, dispatches, &waves, (area, offsets.waves))?;
         Ok(())
+    }
+
+    fn forget(&mut self) {
+        self.started.clear();
+        self.fetch_index = self.read_index;
+        self.scratch = None;
+    }
+}
+
+impl AqlQueue {
+    /// Makes a queue that goes on from the context that [`QueueEngine::save`] has written. The guest may have changed
+    /// it since. If the process waits for pages (XNACK), the queue waits for missing ones first.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the queue cannot go on. The runtime and the driver have then been informed that it has
+    /// stopped.
+    pub fn from_context(
+        config: AqlConfig,
+        space: Arc<AddressSpace>,
+        gws: Arc<Gws>,
+        env: &CpEnv,
+        (area, offsets): (Option<&ContextArea>, ContextOffsets),
+    ) -> Result<AqlQueue, QueueError> {
+        let mut queue = AqlQueue::new(config, space, gws, env);
+        queue.begin_from(area, offsets)?;
+        Ok(queue)
     }
 
     /// Makes the launch of a packet that was started before.

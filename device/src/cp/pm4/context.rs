@@ -13,8 +13,12 @@ use crate::cp::control_stack::{self, Reader, Waves, encode, put_number};
 use crate::cp::env::CpEnv;
 use crate::cp::error::{Cause, QueueError};
 use crate::cp::indirect::Execution;
-use crate::queue::{ContextArea, ContextOffsets, Progress, QueueEngine, Saving};
-use crate::shader::{ContextError, Gws, Launch, Owner, SavedDispatch};
+use crate::cp::preempted::Preempted;
+use crate::cp::state::QueueState;
+#[cfg(doc)]
+use crate::queue::QueueEngine;
+use crate::queue::{ContextArea, ContextOffsets, Progress};
+use crate::shader::{ContextError, Gws, Launch, Owner, SavedDispatch, ShaderEngine};
 use crate::vm::AddressSpace;
 
 /// Part of a started packet that is not in the waves.
@@ -30,45 +34,28 @@ struct Running {
     unclaimed: Vec<std::ops::Range<u64>>,
 }
 
-impl Pm4Queue {
-    /// Saves the queue, as [`QueueEngine::save`] describes.
-    pub(super) fn save_context(&mut self, area: Option<&ContextArea>) -> Result<Saving, QueueError> {
-        if let Some(Context { offsets, .. }) = self.returning
-            && !self.stopped
-        {
-            // The context is still in the area, unchanged.
-            self.stop();
-            return Ok(Saving::Done(Some(offsets)));
-        }
-        let failure = self.state.failure_before_save(self.read_index);
-        if failure.is_some() || !self.is_busy() {
-            self.stop();
-            return failure.map_or(Ok(Saving::Done(None)), Err);
-        }
-        match self.write_context(area).map_err(Cause::Context) {
-            Ok(None) => Ok(Saving::Waits),
-            Ok(offsets) => {
-                self.stop();
-                Ok(Saving::Done(offsets))
-            }
-            Err(cause) if self.state.tries_again(&cause) => Ok(Saving::Waits),
-            Err(cause) => Err(self.stop_for(cause)),
-        }
+impl Preempted for Pm4Queue {
+    fn parts(&self) -> (&Arc<ShaderEngine>, &Arc<QueueState>) {
+        (&self.shader, &self.state)
     }
 
-    fn stop_for(&mut self, cause: Cause) -> QueueError {
-        match self.fail(cause) {
-            Progress::Error(error) => error,
-            _ => QueueError { packet: self.read_index, cause: Cause::Context(ContextError::Stopped) },
-        }
+    fn unread(&self) -> Option<Context> {
+        self.returning.filter(|_| !self.stopped)
     }
 
-    /// Writes the waves and the control stack. Returns `None` if pages are missing.
-    fn write_context(&mut self, area: Option<&ContextArea>) -> Result<Option<ContextOffsets>, ContextError> {
-        let mut leaving = self.leaving.map_or_else(|| Leaving::to(area), Ok)?;
-        let saved = leaving.save_waves(&self.shader, &self.state);
-        self.leaving = Some(leaving);
-        let Some(saved) = saved? else { return Ok(None) };
+    fn set_unread(&mut self, context: Context) {
+        self.returning = Some(context);
+    }
+
+    fn leaving(&mut self) -> &mut Option<Leaving> {
+        &mut self.leaving
+    }
+
+    fn fail(&mut self, cause: Cause) -> Progress<QueueError> {
+        self.fail_packet(cause)
+    }
+
+    fn control_stack(&self, saved: &[SavedDispatch]) -> Vec<u32> {
         let mut waves = Vec::new();
         let mut kept = Vec::new();
         for started in &self.started {
@@ -89,54 +76,8 @@ impl Pm4Queue {
                 }
             }
         }
-        let words =
-            encode(&bytes(self.hdp_flush, &self.buffers, &kept), &waves, self.shader.chip().shader.stack);
-        leaving.finish(self.state.space(), &words).map(Some)
-    }
-
-    /// Makes a queue that goes on from the context that [`QueueEngine::save`] has written. The guest may have changed
-    /// it since. If the process waits for pages (XNACK), the queue waits for missing ones first.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the queue cannot go on. The driver has then been informed that it has stopped.
-    pub fn from_context(
-        config: Pm4Config,
-        space: Arc<AddressSpace>,
-        gws: Arc<Gws>,
-        env: &CpEnv,
-        registers: &[u32],
-        (area, offsets): (Option<&ContextArea>, ContextOffsets),
-    ) -> Result<Pm4Queue, QueueError> {
-        let mut queue = Pm4Queue::new(config, space, gws, env, registers);
-        match queue.come_back(Context { area: area.copied(), offsets }) {
-            Ok(_) => Ok(queue),
-            Err(cause) => Err(queue.stop_for(cause)),
-        }
-    }
-
-    /// Goes on from a context. Returns `false` if pages are missing: the queue goes on later.
-    pub(super) fn come_back(&mut self, context: Context) -> Result<bool, Cause> {
-        let Context { area, offsets } = context;
-        self.returning = Some(context);
-        if context.waits(&self.state) {
-            return Ok(false);
-        }
-        match self.read_context(area.as_ref(), offsets) {
-            Ok(()) => {
-                self.returning = None;
-                Ok(true)
-            }
-            Err(cause) if self.state.tries_again(&cause) => {
-                self.started.clear();
-                self.dispatches = 0;
-                self.scratch = None;
-                self.hdp_flush = 0;
-                self.buffers = Execution::default();
-                Ok(false)
-            }
-            Err(cause) => Err(cause),
-        }
+        let own = bytes(self.hdp_flush, &self.buffers, &kept);
+        encode(&own, &waves, self.shader.chip().shader.stack)
     }
 
     fn read_context(&mut self, area: Option<&ContextArea>, offsets: ContextOffsets) -> Result<(), Cause> {
@@ -163,7 +104,37 @@ impl Pm4Queue {
             dispatches.push((saved, owner as Arc<dyn Owner>));
         }
         restore(&self.shader, &self.state.shader, dispatches, &waves, (area, offsets.waves))?;
+        self.returning = None;
         Ok(())
+    }
+
+    fn forget(&mut self) {
+        self.started.clear();
+        self.dispatches = 0;
+        self.scratch = None;
+        self.hdp_flush = 0;
+        self.buffers = Execution::default();
+    }
+}
+
+impl Pm4Queue {
+    /// Makes a queue that goes on from the context that [`QueueEngine::save`] has written. The guest may have changed
+    /// it since. If the process waits for pages (XNACK), the queue waits for missing ones first.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the queue cannot go on. The driver has then been informed that it has stopped.
+    pub fn from_context(
+        config: Pm4Config,
+        space: Arc<AddressSpace>,
+        gws: Arc<Gws>,
+        env: &CpEnv,
+        registers: &[u32],
+        (area, offsets): (Option<&ContextArea>, ContextOffsets),
+    ) -> Result<Pm4Queue, QueueError> {
+        let mut queue = Pm4Queue::new(config, space, gws, env, registers);
+        queue.begin_from(area, offsets)?;
+        Ok(queue)
     }
 
     /// Makes the launch of a dispatch that was started before.
