@@ -24,6 +24,8 @@ pub const BAR_VRAM: u8 = 0;
 pub const BAR_DOORBELLS: u8 = 2;
 /// BAR of the registers, 32-bit.
 pub const BAR_REGISTERS: u8 = 5;
+/// Expansion ROM, by the place of its register among those of the BARs (PCI Local Bus 3.0 section 6.2.5.2).
+pub const BAR_ROM: u8 = 8;
 
 /// Bytes of [`BAR_REGISTERS`].
 pub const REGISTER_BAR_SIZE: u64 = 1 << 20;

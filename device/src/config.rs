@@ -9,6 +9,7 @@ use once_cell::race::OnceNonZeroUsize;
 use belfry_abi::partition::ComputePartition;
 use belfry_isa::code_store::KeptCode;
 use belfry_isa::lanes::{Matrices, Tier};
+use belfry_pci::Rom;
 
 use crate::activity::Activity;
 use crate::chip::{self, Model, Shape};
@@ -61,6 +62,8 @@ pub struct GpuConfig {
     /// Time for which a busy queue keeps its hardware slot while others wait for one, unless its gang asks
     /// for more.
     pub quantum: Duration,
+    /// Expansion ROM with a VBIOS, if the card shall have one.
+    pub rom: Option<Rom>,
     /// Receiver of trace events.
     pub trace: Option<Arc<dyn TraceSink>>,
     /// Seed of a deterministic schedule. There is one worker, for any value of [`workers`](GpuConfig::workers);
@@ -124,6 +127,7 @@ impl Default for GpuConfig {
             interrupt_pin: false,
             poll_doorbells: false,
             quantum: Duration::from_millis(1),
+            rom: None,
             trace: None,
             deterministic: None,
             tier: Tier::default(),

@@ -51,6 +51,7 @@ pub use activity::{Activity, Busy, WholeCard};
 pub use belfry_isa::code_store::{KeptCode, KeptCounts};
 pub use belfry_isa::exec::{CodeTimes, ticks};
 pub use belfry_isa::lanes::{Matrices, Tier};
+pub use belfry_pci::{Rom, RomSize};
 pub use config::{GpuConfig, MsixTable, processors};
 pub use device::{Gpu, Replay, Replayed, ResetKind, Resources, Rest, SavedGpu, SnapshotError, Stepped};
 pub use error::Error;

@@ -3,7 +3,7 @@
 //! Layouts: PCI Local Bus 3.0 sections 6.1 and 6.2 (header), 6.7 (capabilities), 6.8.1 and 6.8.2 (MSI, MSI-X); constants as
 //! in Linux `include/uapi/linux/pci_regs.h`.
 
-use crate::bar::BarLayout;
+use crate::bar::{BarLayout, ROM_ENABLE};
 use crate::interrupt::InterruptControl;
 
 /// Bytes of a conventional function's configuration space.
@@ -117,10 +117,13 @@ impl ConfigSpace {
         self.write_1_clear[offset..offset + mask.len()].copy_from_slice(mask);
     }
 
-    /// Adds a memory BAR: its size decides the bits that cannot be written.
+    /// Adds a memory BAR, or the expansion ROM: its size decides the bits that cannot be written.
     pub fn bar(&mut self, layout: &BarLayout) {
         let offset = layout.offset();
         let mask = !(layout.size - 1);
+        if layout.is_rom() {
+            return self.allow(offset, &(mask as u32 | ROM_ENABLE).to_le_bytes());
+        }
         self.allow(offset, &(mask as u32 & !0xf).to_le_bytes());
         if layout.wide {
             self.put(offset, &0xcu32.to_le_bytes());
@@ -284,6 +287,22 @@ mod tests {
         let mut data = [0; 4];
         space.read(offset, &mut data);
         u32::from_le_bytes(data)
+    }
+
+    #[test]
+    fn expansion_rom_has_its_size_and_answers_where_it_is_enabled() {
+        let rom = BarLayout::rom(128 << 10);
+        let mut space = space();
+        assert_eq!(read32(&space, 0x30), 0);
+        space.write(0x30, &[0xff; 4]);
+        assert_eq!(read32(&space, 0x30), 0, "a function without one");
+        space.bar(&rom);
+        space.write(0x30, &0xffff_fffeu32.to_le_bytes());
+        assert_eq!(read32(&space, 0x30), 0xfffe_0000, "sizing, with the enable bit off");
+        space.write(0x30, &0xfe80_0000u32.to_le_bytes());
+        assert_eq!(rom.base(space.bytes()), None);
+        space.write(0x30, &0xfe80_0001u32.to_le_bytes());
+        assert_eq!((read32(&space, 0x30), rom.base(space.bytes())), (0xfe80_0001, Some(0xfe80_0000)));
     }
 
     #[test]

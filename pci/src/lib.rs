@@ -9,8 +9,10 @@ mod bar;
 mod config;
 mod interrupt;
 mod msix;
+mod rom;
 
-pub use bar::{BARS, BarLayout};
+pub use bar::{BARS, BarLayout, ROM, ROM_SIZES};
 pub use config::{COMMAND, CONVENTIONAL, ConfigSpace, EXPRESS, Identity, show_interrupt};
 pub use interrupt::{InterruptControl, Message};
 pub use msix::{ENTRY as MSIX_ENTRY, Msix, VECTORS as MSIX_VECTORS};
+pub use rom::{Rom, RomSize};

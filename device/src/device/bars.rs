@@ -16,7 +16,8 @@ use crate::record::Call;
 impl Gpu {
     /// Reads a BAR; on an error, `data` is zeroed.
     ///
-    /// VRAM takes any width; doorbells take 4 and 8 bytes; registers take 8 bytes, 4 bytes, and parts of 4 bytes.
+    /// VRAM and the expansion ROM take any width; doorbells take 4 and 8 bytes; registers take 8 bytes, 4 bytes, and
+    /// parts of 4 bytes.
     ///
     /// # Errors
     ///
@@ -63,6 +64,12 @@ impl Gpu {
                 }
                 Ok(())
             }
+            pci::BAR_ROM => {
+                if let Some(rom) = &self.config.rom {
+                    rom.read(offset, data);
+                }
+                Ok(())
+            }
             _ if Msix::contains(offset) => {
                 self.interrupts.read_msix(offset, data);
                 Ok(())
@@ -104,7 +111,8 @@ impl Gpu {
 
     /// Writes a BAR; on an error, nothing is written.
     ///
-    /// VRAM takes any width; doorbells and registers take aligned accesses of 4 and 8 bytes.
+    /// VRAM takes any width; doorbells and registers take aligned accesses of 4 and 8 bytes. The expansion ROM stays as
+    /// it is.
     ///
     /// # Errors
     ///
@@ -134,6 +142,10 @@ impl Gpu {
             let written = self.memory.write_bytes(Location::Vram(offset), data);
             return written.map_err(|_| IoError::OutOfRange { bar, offset, len });
         }
+        if bar == pci::BAR_ROM {
+            // Nothing changes it.
+            return Ok(());
+        }
         if bar == pci::BAR_REGISTERS {
             if Msix::contains(offset) {
                 self.interrupts.write_msix(offset, data);
@@ -158,6 +170,7 @@ impl Gpu {
             pci::BAR_VRAM => self.config.vram_size,
             pci::BAR_DOORBELLS => pci::DOORBELL_BAR_SIZE,
             pci::BAR_REGISTERS => self.config.chip.generation.register_bar.size,
+            pci::BAR_ROM => self.config.rom.as_ref().ok_or(IoError::NoSuchBar(bar))?.size(),
             _ => return Err(IoError::NoSuchBar(bar)),
         };
         match offset.checked_add(len as u64) {

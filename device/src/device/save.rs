@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use belfry_abi::partition::ComputePartition;
 use belfry_isa::lanes::Matrices;
+use belfry_pci::{Rom, RomSize};
 use serde::{Deserialize, Serialize};
 
 use super::session::Session;
@@ -18,6 +19,7 @@ use crate::interrupt::SavedInterrupts;
 use crate::memory::SavedVram;
 use crate::pci::SavedFunction;
 use crate::queue::SavedHqds;
+use crate::record::digest;
 use crate::regs::SavedRegisters;
 use crate::save::{Broken, counter};
 use crate::shader::{Restoring, SavedShader};
@@ -28,7 +30,7 @@ use crate::vm::{SavedContexts, SavedRoot, SpaceList, Spaces};
 /// First bytes of every snapshot; the version comes after them.
 const MAGIC: [u8; 8] = *b"belfryGP";
 /// Version of the format: another one whenever a saved type changes. A device reads its own version alone.
-const VERSION: u32 = 19;
+const VERSION: u32 = 20;
 
 /// Reasons why a device cannot be saved or restored.
 #[derive(Debug, thiserror::Error)]
@@ -100,6 +102,8 @@ pub(super) struct SavedConfig {
     quantum: Duration,
     /// Way in which matrix instructions form their sums, which a kernel can observe.
     matrices: Matrices,
+    /// Image of the expansion ROM; no bytes if there is none.
+    rom: Vec<u8>,
 }
 
 /// A device between two turns: everything that it needs to go on elsewhere, except the guest's memory.
@@ -142,6 +146,7 @@ impl SavedConfig {
             poll_doorbells: config.poll_doorbells,
             quantum: config.quantum,
             matrices: config.matrices,
+            rom: config.rom.as_ref().map_or_else(Vec::new, |rom| rom.image().to_vec()),
         }
     }
 
@@ -165,6 +170,8 @@ impl SavedConfig {
             poll_doorbells: self.poll_doorbells,
             quantum: self.quantum,
             matrices: self.matrices,
+            // An image that no ROM holds was refused when the bytes were read.
+            rom: Rom::new(&*self.rom).ok(),
             ..GpuConfig::default()
         }
     }
@@ -174,6 +181,8 @@ impl SavedConfig {
         Model::named(&self.chip).map_err(SnapshotError::Chip)?;
         let number = Broken { field: "number of a compute partition", value: self.partition.into() };
         self.partition().ok_or(number)?;
+        let no_rom = Broken { field: "bytes of an expansion ROM", value: self.rom.len() as u64 };
+        check_rom(&self.rom).map_err(|_| no_rom)?;
         let config = self.config();
         config.validate().map_err(SnapshotError::Config)?;
         Ok(config)
@@ -192,12 +201,27 @@ impl SavedConfig {
             ("deterministic", seed(self.deterministic), seed(other.deterministic)),
             ("interrupt_pin", self.interrupt_pin.to_string(), other.interrupt_pin.to_string()),
             ("matrices", self.matrices.to_string(), other.matrices.to_string()),
+            ("rom", show_rom(&self.rom), show_rom(&other.rom)),
         ] {
             if saved != given {
                 return Err(SnapshotError::Differs { field, saved, given });
             }
         }
         Ok(())
+    }
+}
+
+/// Checks the image of an expansion ROM, which may be none.
+fn check_rom(image: &[u8]) -> Result<(), RomSize> {
+    if image.is_empty() { Ok(()) } else { Rom::new(image).map(drop) }
+}
+
+/// The image of an expansion ROM as a text that tells images apart.
+fn show_rom(image: &[u8]) -> String {
+    if image.is_empty() {
+        "none".to_owned()
+    } else {
+        format!("{} bytes, {:016x}", image.len(), digest(image))
     }
 }
 

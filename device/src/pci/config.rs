@@ -49,6 +49,9 @@ impl ConfigSpace {
         ] {
             space.0.bar(&BarLayout { number, size, wide });
         }
+        if let Some(rom) = &config.rom {
+            space.0.bar(&rom.layout());
+        }
         if config.interrupt_pin {
             space.0.interrupt_pin(0);
         }
@@ -184,6 +187,18 @@ mod tests {
         assert_eq!(!read32(&space, 0x24) + 1, 1 << 20);
         assert_eq!(read32(&space, 0x30), 0, "no expansion ROM");
         assert_eq!(read32(&space, 0), 0x744c_1002);
+    }
+
+    #[test]
+    fn expansion_rom_is_there_if_the_card_has_one() {
+        let rom = belfry_pci::Rom::new(vec![0x55; 100_000]).expect("small enough");
+        let config = GpuConfig { rom: Some(rom), ..GpuConfig::default() };
+        let mut space = ConfigSpace::new(&gfx1100::chip(8), &config);
+        space.write(0x30, &0xffff_f800u32.to_le_bytes());
+        assert_eq!(!read32(&space, 0x30) + 1, 128 << 10);
+        space.write(0x30, &[1, 0, 0, 0xfe]);
+        assert_eq!(read32(&space, 0x30), 0xfe00_0001);
+        assert_eq!(read32(&space, 0x24) & 0xf, 0, "the BARs are as they are without it");
     }
 
     #[test]

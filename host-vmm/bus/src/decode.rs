@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use belfry_pci::{BARS, BarLayout, COMMAND};
+use belfry_pci::{BarLayout, COMMAND};
 
 use crate::bar::Bar;
 use crate::function::Function;
@@ -41,7 +41,9 @@ pub(super) fn decode(
                 break;
             }
             let BarLayout { number, size, .. } = *layout;
-            let bar = Bar { number, base: base(&header, layout), size };
+            // An expansion ROM that is off answers nowhere.
+            let Some(base) = layout.base(&header) else { continue };
+            let bar = Bar { number, base, size };
             let taken = |bars: &[Bar]| bars.iter().any(|other| bar.overlaps(other));
             if !apertures.holds(bar.base, size) {
                 log::debug!(
@@ -64,26 +66,19 @@ pub(super) fn decode(
     decoded
 }
 
-fn base(header: &[u8; HEADER], layout: &BarLayout) -> u64 {
-    let word = |index: usize| {
-        let at = BARS + index * 4;
-        let bytes = header.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
-        u64::from(bytes.map_or(0, u32::from_le_bytes))
-    };
-    let index = usize::from(layout.number);
-    word(index) & !0xf | if layout.wide { word(index + 1) << 32 } else { 0 }
-}
-
 #[cfg(test)]
 mod tests {
+    use belfry_pci::{BARS, ROM};
+
     use super::*;
 
     const VRAM: u64 = 64 << 20;
     const APERTURES: Apertures = Apertures([(0xc000_0000, 0xdfff_ffff), (0x8_0000_0000, 0xff_ffff_ffff)]);
-    const LAYOUT: [BarLayout; 3] = [
+    const LAYOUT: [BarLayout; 4] = [
         BarLayout { number: 0, size: VRAM, wide: true },
         BarLayout { number: 2, size: 2 << 20, wide: true },
         BarLayout { number: 5, size: 1 << 20, wide: false },
+        BarLayout::rom(128 << 10),
     ];
 
     #[derive(Debug)]
@@ -127,6 +122,21 @@ mod tests {
         assert_eq!(decoded([Header::new(0, words)]), [[]]);
         let expected = [[(0, 0x8_0000_0000), (2, 0xc000_0000), (5, 0xc020_0000)]];
         assert_eq!(decoded([Header::new(2, words)]), expected);
+    }
+
+    #[test]
+    fn expansion_rom_decodes_while_it_is_enabled() {
+        let words = [0xc, 0x8, 0xc000_000c, 0, 0, 0xc020_0000];
+        let with_rom = |command: u8, rom: u32| {
+            let mut header = Header::new(command, words);
+            header.0[0x30..0x34].copy_from_slice(&rom.to_le_bytes());
+            decoded([header]).concat()
+        };
+        let bars = [(0, 0x8_0000_0000), (2, 0xc000_0000), (5, 0xc020_0000)];
+        assert_eq!(with_rom(2, 0xc040_0000), bars);
+        assert_eq!(with_rom(2, 0xc040_0001), [&bars[..], &[(ROM, 0xc040_0000)]].concat());
+        assert_eq!(with_rom(0, 0xc040_0001), []);
+        assert_eq!(with_rom(2, 0xc020_0001), bars, "over BAR 5");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use belfry_abi::pci;
 use belfry_bus::{Bar, Function, GpuMessages, Vectors};
 use belfry_device::lock::{Mutex, rank};
-use belfry_device::{Gpu, GpuConfig};
+use belfry_device::{Gpu, GpuConfig, Rom};
 use belfry_pci::BarLayout;
 
 use super::doorbells::Doorbells;
@@ -13,20 +13,22 @@ use super::memory::Window;
 
 const INTERRUPT_LINE: usize = 0x3c;
 
-/// Returns the layouts of the three BARs.
-fn bars(config: &GpuConfig) -> [BarLayout; 3] {
-    [
+/// Returns the layouts of the BARs, and of the expansion ROM if there is one.
+fn bars(config: &GpuConfig) -> Vec<BarLayout> {
+    let mut bars = vec![
         BarLayout { number: pci::BAR_VRAM, size: config.vram_size, wide: true },
         BarLayout { number: pci::BAR_DOORBELLS, size: pci::DOORBELL_BAR_SIZE, wide: true },
         BarLayout { number: pci::BAR_REGISTERS, size: config.chip.generation.register_bar.size, wide: false },
-    ]
+    ];
+    bars.extend(config.rom.as_ref().map(Rom::layout));
+    bars
 }
 
 /// The function.
 #[derive(Debug)]
 pub(super) struct GpuFunction {
     gpu: Arc<Gpu>,
-    bars: [BarLayout; 3],
+    bars: Vec<BarLayout>,
     messages: GpuMessages,
     doorbells: Option<Doorbells>,
     vram: Mutex<Window, rank::GpuFunctionVram>,

@@ -22,7 +22,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use belfry_abi::pci;
-use belfry_device::{Gpu, GpuConfig, ResetKind, Resources};
+use belfry_device::{Gpu, GpuConfig, ResetKind, Resources, Rom};
 use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap};
 
 use bar_memory::BarMemory;
@@ -119,6 +119,7 @@ pub fn serve_gpu(
 ) -> Result<Server<GpuFunction>, SetupError> {
     let config = GpuConfig { poll_doorbells: doorbell == DoorbellMode::Polled, ..config };
     let (vram_size, register_size) = (config.vram_size, config.chip.generation.register_bar.size);
+    let rom_size = config.rom.as_ref().map_or(0, Rom::size);
     let (vram, vram_region) = BarMemory::new("VRAM", vram_size)?;
     let (doorbells, doorbell_region) = BarMemory::new("doorbells", pci::DOORBELL_BAR_SIZE)?;
     // SAFETY: the regions are in this frame.
@@ -135,6 +136,7 @@ pub fn serve_gpu(
     let mapped_doorbells = (doorbell == DoorbellMode::Polled).then_some(doorbell_file);
     let regions =
         Regions::new((vram_size, Some(vram_file)), (pci::DOORBELL_BAR_SIZE, mapped_doorbells), register_size);
+    let regions = regions.with_rom(rom_size);
     let function = Arc::new(GpuFunction { gpu, vram, doorbells });
     Ok(Server::bind(path, function, regions, irqs, system)?)
 }

@@ -2,11 +2,12 @@
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
+use belfry_abi::pci::BAR_ROM;
 use vfio_bindings::bindings::vfio::{
     VFIO_PCI_BAR0_REGION_INDEX, VFIO_PCI_BAR2_REGION_INDEX, VFIO_PCI_BAR5_REGION_INDEX,
-    VFIO_PCI_CONFIG_REGION_INDEX, VFIO_PCI_NUM_REGIONS, VFIO_REGION_INFO_CAP_SPARSE_MMAP,
-    VFIO_REGION_INFO_FLAG_CAPS, VFIO_REGION_INFO_FLAG_MMAP, VFIO_REGION_INFO_FLAG_READ,
-    VFIO_REGION_INFO_FLAG_WRITE,
+    VFIO_PCI_CONFIG_REGION_INDEX, VFIO_PCI_NUM_REGIONS, VFIO_PCI_ROM_REGION_INDEX,
+    VFIO_REGION_INFO_CAP_SPARSE_MMAP, VFIO_REGION_INFO_FLAG_CAPS, VFIO_REGION_INFO_FLAG_MMAP,
+    VFIO_REGION_INFO_FLAG_READ, VFIO_REGION_INFO_FLAG_WRITE,
 };
 
 /// Bytes of configuration space, PCI Express extended space included.
@@ -19,7 +20,7 @@ const SPARSE_SIZE: u32 = 32;
 /// Target of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// A base address register, by number.
+    /// A base address register, by number, or the expansion ROM as [`BAR_ROM`].
     Bar(u8),
     /// Configuration space.
     Config,
@@ -56,6 +57,13 @@ impl Regions {
         Self { regions }
     }
 
+    /// Adds an expansion ROM of this size.
+    #[must_use]
+    pub fn with_rom(mut self, size: u64) -> Self {
+        self.regions[VFIO_PCI_ROM_REGION_INDEX as usize].size = size;
+        self
+    }
+
     /// Replaces the file of a BAR that can be mapped; other BARs have no file and get none.
     pub fn replace_file(&mut self, bar: u8, file: OwnedFd) {
         if let Some(mapped) = self.regions.get_mut(usize::from(bar)).and_then(|region| region.file.as_mut()) {
@@ -81,6 +89,7 @@ impl Regions {
         }
         match index {
             VFIO_PCI_CONFIG_REGION_INDEX => Ok(Target::Config),
+            VFIO_PCI_ROM_REGION_INDEX => Ok(Target::Bar(BAR_ROM)),
             bar @ 0..=5 => Ok(Target::Bar(bar as u8)),
             _ => Err(libc::EINVAL),
         }
@@ -97,8 +106,11 @@ impl Regions {
         if argsz < REGION_INFO_SIZE {
             return Err(libc::EINVAL);
         }
-        let mut flags =
-            if region.size == 0 { 0 } else { VFIO_REGION_INFO_FLAG_READ | VFIO_REGION_INFO_FLAG_WRITE };
+        let mut flags = match index {
+            _ if region.size == 0 => 0,
+            VFIO_PCI_ROM_REGION_INDEX => VFIO_REGION_INFO_FLAG_READ,
+            _ => VFIO_REGION_INFO_FLAG_READ | VFIO_REGION_INFO_FLAG_WRITE,
+        };
         let mappable = region.file.is_some();
         if mappable {
             flags |= VFIO_REGION_INFO_FLAG_MMAP | VFIO_REGION_INFO_FLAG_CAPS;
@@ -151,6 +163,16 @@ mod tests {
         ] {
             assert_eq!(regions.resolve(index, offset, count), expected, "{index} {offset:#x} {count}");
         }
+    }
+
+    #[test]
+    fn expansion_rom_is_a_region_that_is_read_only() {
+        let regions = regions().with_rom(0x800);
+        assert_eq!(regions.resolve(6, 0x7fc, 4), Ok(Target::Bar(BAR_ROM)));
+        assert_eq!(regions.resolve(6, 0x7fd, 4), Err(libc::EINVAL));
+        let (info, file) = regions.info(6, 32).unwrap();
+        assert_eq!((&info[4..8], file.is_some()), (&VFIO_REGION_INFO_FLAG_READ.to_le_bytes()[..], false));
+        assert_eq!(info[16..24], 0x800u64.to_le_bytes());
     }
 
     #[test]
