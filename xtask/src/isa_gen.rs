@@ -3,7 +3,7 @@
 //! LLVM 19's AMDGPU TableGen files say bit by bit how every instruction is encoded and how it is written. The source
 //! package comes through a private apt (~165 MB), `llvm-tblgen-19 -dump-json` turns it into 420 MB of JSON (about a
 //! minute), and of that the records of each processor become its table in `device/isa/src/tables/`. They are committed, and so is
-//! `op.rs` there, the operations of all of them. Operations of newer releases are added by hand (`target.rs`).
+//! `device/isa/src/inst/op.rs`, the operations of all of them. Operations of newer releases are added by hand (`target.rs`).
 
 mod emit;
 mod fixtures;
@@ -41,12 +41,12 @@ pub(crate) fn run(root: &Path, json: Option<&Path>, work: Option<&Path>, check: 
         let own = tables.operations();
         note!("{}: {} encodings of {} operations", target.processor, tables.form_count(), own.len());
         operations.extend(own.into_iter().map(str::to_owned));
-        files.push((format!("{}.rs", target.file), emit::encodings(&tables)));
+        files.push((format!("tables/{}.rs", target.file), emit::encodings(&tables)));
     }
-    files.push(("op.rs".to_owned(), emit::operations(&operations)));
-    let tables_directory = root.join("device/isa/src/tables");
+    files.push(("inst/op.rs".to_owned(), emit::operations(&operations)));
+    let sources = root.join("device/isa/src");
     for (name, text) in files {
-        let path = tables_directory.join(name);
+        let path = sources.join(name);
         if check {
             let committed =
                 fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;

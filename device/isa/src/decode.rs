@@ -6,13 +6,14 @@
 mod code;
 mod number;
 
-use crate::disasm::fields;
 use crate::encoding::{Decode, Flags, Form, Kind, Name, OperandSpec, Print, Segment, Table, Tables};
+use crate::fields;
 use crate::halves;
 use crate::inst::{
     Arch, DecodeError, Dual, FloatConst, Format, Inst, MemFields, Mods, Op, Operand, WaveSize,
 };
 use crate::registers::RegisterFile;
+use crate::tables;
 use crate::tables::notation::Notation;
 use code::{Code, truncated};
 
@@ -41,7 +42,7 @@ pub fn decode(arch: Arch, bytes: &[u8]) -> Result<Inst, DecodeError> {
 ///
 /// [`DecodeError`] when the bytes end too early or are not an instruction of `arch` in waves of this size.
 pub fn decode_for(arch: Arch, wave: WaveSize, bytes: &[u8]) -> Result<Inst, DecodeError> {
-    let tables = Tables::of(arch);
+    let tables = tables::of(arch);
     let code = Code::new(bytes)?;
     let mut failure = None;
     for table in tables.tables {
@@ -49,7 +50,8 @@ pub fn decode_for(arch: Arch, wave: WaveSize, bytes: &[u8]) -> Result<Inst, Deco
             continue;
         }
         let Some(index) = find(tables, table, wave, code.bits) else { continue };
-        let reader = Reader::new((tables, arch.registers()), &tables.forms[index], wave, table.bytes, code);
+        let reader =
+            Reader::new((tables, RegisterFile::of(arch)), &tables.forms[index], wave, table.bytes, code);
         match reader.inst(index) {
             Ok(inst) => return Ok(inst),
             Err(error) => failure = failure.or(Some(error)),

@@ -4,16 +4,17 @@
 //! prints it as the form's operand kind asks. An operand that cannot be what it encodes is printed with LLVM's comment
 //! (`/*Invalid register, …*/`) rather than rejected.
 
-pub(crate) mod fields;
 mod image;
 mod operand;
 mod symbolic;
 
+use crate::tables;
 use std::fmt;
 use std::fmt::Write as _;
 
 use crate::decode::decode_for;
 use crate::encoding::{CachePolicy, Decode, Flags, Form, Kind, Name, OperandSpec, Print, Tables};
+use crate::fields;
 use crate::inst::{Arch, DecodeError, Dpp, Format, Inst, Op, Operand, WaveSize};
 use crate::registers::RegisterFile;
 use crate::tables::notation::{Notation, Style};
@@ -37,11 +38,11 @@ impl Disassembly {
 
 impl fmt::Display for Disassembly {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tables = Tables::of(self.arch);
+        let tables = tables::of(self.arch);
         let Some(form) = tables.forms.get(usize::from(self.inst.form)) else {
             return out.write_str(self.inst.op.mnemonic());
         };
-        let (file, notation, wave) = (self.arch.registers(), Notation::of(self.arch), self.wave);
+        let (file, notation, wave) = (RegisterFile::of(self.arch), Notation::of(self.arch), self.wave);
         Printer { tables, file, notation, form, inst: &self.inst, wave }.print(out)
     }
 }

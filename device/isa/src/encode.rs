@@ -1,10 +1,11 @@
 //! [`Inst`] to bytes: the inverse of the decoder, from the same tables.
 
-use crate::disasm::fields;
-use crate::encoding::{CachePolicy, Decode, Kind, Name, Segment, Tables};
+use crate::encoding::{CachePolicy, Decode, Kind, Name, Tables, scatter};
+use crate::fields;
 use crate::halves;
 use crate::inst::{Arch, Dpp, Format, Inst, Op, Operand, WaveSize};
 use crate::registers::RegisterFile;
+use crate::tables;
 
 /// Source number that asks for a literal.
 const LITERAL: u32 = 255;
@@ -53,7 +54,7 @@ impl Encoded {
 ///
 /// [`EncodeError`] when the form or an operand of it is not one of `arch`.
 pub fn encode(arch: Arch, inst: &Inst) -> Result<Encoded, EncodeError> {
-    let tables = Tables::of(arch);
+    let tables = tables::of(arch);
     let unknown = EncodeError::UnknownForm { op: inst.op, form: inst.form };
     let form = tables.forms.get(usize::from(inst.form)).ok_or(unknown)?;
     let (bytes, _) = shape(tables, inst.form).ok_or(unknown)?;
@@ -81,7 +82,7 @@ pub fn encode(arch: Arch, inst: &Inst) -> Result<Encoded, EncodeError> {
                 {
                     trailing = Some(literal);
                 }
-                source(kind, arch.registers().vcc, operand).ok_or(EncodeError::Operand {
+                source(kind, RegisterFile::of(arch).vcc, operand).ok_or(EncodeError::Operand {
                     op: inst.op,
                     name: spec.0.text(),
                     operand,
@@ -109,10 +110,10 @@ pub fn encode(arch: Arch, inst: &Inst) -> Result<Encoded, EncodeError> {
 /// They belong to no operand of its form and select no operation, or they are low bits of an SGPR number below the
 /// alignment of the tuple it starts.
 pub fn ignored_bits(arch: Arch, wave: WaveSize, inst: &Inst) -> u128 {
-    let tables = Tables::of(arch);
+    let tables = tables::of(arch);
     let Some(form) = tables.forms.get(usize::from(inst.form)) else { return 0 };
     let Some((bytes, mask)) = shape(tables, inst.form) else { return 0 };
-    let file = arch.registers();
+    let file = RegisterFile::of(arch);
     let whole = if bytes < 16 { (1u128 << (u32::from(bytes) * 8)) - 1 } else { u128::MAX };
     let mut read = mask | halves::field(tables, form);
     for &spec in tables.operands_of(form) {
@@ -135,7 +136,7 @@ pub fn ignored_bits(arch: Arch, wave: WaveSize, inst: &Inst) -> u128 {
 /// Returns the bits of the encoding of `inst` (without its literal) that belong to no operand of its form and do not
 /// tell the forms of the operation apart: their values change nothing.
 pub fn unused_bits(arch: Arch, inst: &Inst) -> u128 {
-    let tables = Tables::of(arch);
+    let tables = tables::of(arch);
     let Some(form) = tables.forms.get(usize::from(inst.form)) else { return 0 };
     let Some((bytes, mask)) = shape(tables, inst.form) else { return 0 };
     let mut used = mask | halves::field(tables, form);
@@ -179,14 +180,6 @@ fn shape(tables: &Tables, form: u16) -> Option<(u8, u128)> {
         .iter()
         .find(|table| (usize::from(table.first)..usize::from(table.first + table.len)).contains(&group))?;
     Some((table.bytes, tables.groups[group].mask))
-}
-
-/// Puts an operand's bits where its field is.
-pub(crate) fn scatter(bits: u128, field: &[Segment], value: u32) -> u128 {
-    field.iter().fold(bits, |bits, &Segment(bit, shift, len)| {
-        let mask = (1u128 << len) - 1;
-        bits & !(mask << bit) | (u128::from(value) >> shift & mask) << bit
-    })
 }
 
 /// The number of a register or constant in a field of `kind`.

@@ -4,7 +4,7 @@
 //! bits are and what kind of operand it is, and the assembler syntax. `decode` and `disasm` are interpreters of these
 //! tables, so a further architecture of the family is a further table.
 
-use crate::inst::{Arch, Format, Op};
+use crate::inst::{Format, Op};
 
 /// All tables of one architecture.
 #[derive(Debug)]
@@ -24,15 +24,6 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// The tables of an architecture.
-    pub(crate) fn of(arch: Arch) -> &'static Tables {
-        match arch {
-            Arch::Gfx942 => &crate::tables::gfx9::GFX9,
-            Arch::Gfx1100 => &crate::tables::gfx11::GFX11,
-            Arch::Gfx1201 => &crate::tables::gfx12::GFX12,
-        }
-    }
-
     /// Operands of a form.
     pub(crate) fn operands_of(&self, form: &Form) -> &'static [OperandSpec] {
         self.operands[usize::from(form.operands)]
@@ -343,6 +334,14 @@ pub(crate) enum Print {
     DMask,
     Dim,
     R128A16,
+}
+
+/// Puts an operand's bits where its field is.
+pub(crate) fn scatter(bits: u128, field: &[Segment], value: u32) -> u128 {
+    field.iter().fold(bits, |bits, &Segment(bit, shift, len)| {
+        let mask = (1u128 << len) - 1;
+        bits & !(mask << bit) | (u128::from(value) >> shift & mask) << bit
+    })
 }
 
 macro_rules! names {

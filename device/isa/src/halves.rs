@@ -6,7 +6,7 @@
 //! `tests/data/true16.txt` has what LLVM 21 says of each operation. The disassembler's text is that of the target
 //! description, without these halves.
 
-use crate::encode::scatter;
+use crate::encoding::scatter;
 use crate::encoding::{Form, Name, OperandSpec, Tables};
 use crate::inst::{Format, Op};
 

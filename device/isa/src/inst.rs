@@ -34,9 +34,10 @@
 //! have the older names: VFLAT, VGLOBAL and VSCRATCH are FLAT, GLOBAL and SCRATCH, VBUFFER is MUBUF or MTBUF, VDSDIR is LDSDIR
 //! and VEXPORT is EXP.
 
+pub mod op;
 mod operand;
 
-pub use crate::tables::op::Op;
+pub use op::Op;
 pub use operand::{FloatConst, Operand};
 
 /// Instruction set of a code object, chosen by the device and not by the guest's code.
@@ -73,7 +74,10 @@ impl Arch {
 
     /// Returns true if the architecture has instructions that read and write images.
     pub fn has_images(self) -> bool {
-        !crate::encoding::Tables::of(self).images.is_empty()
+        match self {
+            Arch::Gfx942 => false,
+            Arch::Gfx1100 | Arch::Gfx1201 => true,
+        }
     }
 }
 

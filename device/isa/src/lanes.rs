@@ -8,14 +8,22 @@
 mod avx2;
 mod avx512;
 mod portable;
+pub(crate) mod words;
 
 pub(crate) use avx2::Avx2;
 pub(crate) use avx512::Avx512;
 pub(crate) use portable::Portable;
 
-use crate::exec::MAX_LDS_SIZE;
-use crate::mem::{read_words, write_words};
-use crate::wave::Chunk;
+use words::{read_words, write_words};
+use zerocopy::FromZeros;
+
+/// Sixteen lanes of a vector register.
+#[derive(Clone, Copy, Debug, FromZeros)]
+#[repr(C, align(64))]
+pub(crate) struct Chunk(pub(crate) [u32; 16]);
+
+/// Bytes of LDS a workgroup can have.
+pub const MAX_LDS_SIZE: u32 = 64 << 10;
 
 /// Bytes of storage of every LDS, for any size of it: a few more than the largest size, for wide accesses at the last
 /// address.
@@ -125,7 +133,7 @@ impl Backend {
     }
 
     /// This backend, with compiled code that counts the elements that it executes, for
-    /// [`SharedCode::take_times`](crate::code_cache::SharedCode::take_times): such code is slower.
+    /// [`SharedCode::take_times`](crate::exec::code_cache::SharedCode::take_times): such code is slower.
     #[must_use]
     pub fn counting(self) -> Self {
         Backend { counts: true, ..self }

@@ -16,13 +16,13 @@ mod tlb;
 mod watch;
 mod words;
 
+use crate::lanes::words::Unaligned;
 pub(crate) use tlb::Known;
 pub(crate) use tlb::PAGE_SIZE;
 pub use tlb::Tlb;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use tlb::{Entry as TlbEntry, Span};
 pub use watch::{Watch, WatchMode};
-pub(crate) use words::{read_words, write_words};
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -232,11 +232,6 @@ macro_rules! word {
     )*};
 }
 word!(u8 u16 u32 u64);
-
-/// Any alignment: guest addresses have none that can be trusted.
-#[derive(Clone, Copy)]
-#[repr(C, packed)]
-struct Unaligned<T>(T);
 
 /// The address space of the wave being run: translation plus its cache.
 pub(crate) struct Global<'a> {

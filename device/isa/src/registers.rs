@@ -6,13 +6,14 @@
 //!
 //! Sources: scalar operand numbers, LLVM `SIRegisterInfo.td`; hardware registers, LLVM `SIDefines.h` (`AMDGPU::Hwreg::Id`).
 
+mod card;
+pub(crate) mod message;
 mod name;
 
 use core::ops::Range;
 
-use crate::exec::scalar::control::message;
-use crate::exec::vector::dot::Card;
 use crate::inst::Arch;
+pub(crate) use card::Card;
 use name::ScalarName;
 
 /// Places of the scalar registers in a wave, and of everything that is read as one. The first 128 are numbered as on
@@ -365,18 +366,16 @@ pub const VGPR_BLOCK: u16 = 16;
 /// Most blocks of a wave.
 pub const MAX_VGPR_BLOCKS: u16 = 8;
 
-impl Arch {
-    /// Returns the architecture's registers.
-    pub(crate) fn registers(self) -> &'static RegisterFile {
-        match self {
+impl RegisterFile {
+    /// The registers of an architecture.
+    pub(crate) fn of(arch: Arch) -> &'static RegisterFile {
+        match arch {
             Arch::Gfx942 => &FILES[0],
             Arch::Gfx1100 => &FILES[1],
             Arch::Gfx1201 => &FILES[2],
         }
     }
-}
 
-impl RegisterFile {
     /// Returns the internal `MODE` of a wave that begins with `mode`, exceptions included.
     pub(crate) fn internal_mode(&self, mode: u32) -> u32 {
         mode & !self.absent_mode | self.implied_mode

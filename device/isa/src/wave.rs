@@ -1,80 +1,31 @@
 //! State of one wave: registers, program counter, mode, and the values that it was launched with.
 
 mod alter;
+pub(crate) mod barriers;
+pub mod context;
+mod dynamic;
+pub(crate) mod fault;
+pub(crate) mod lds;
+mod order;
+pub(crate) mod partly_done;
+pub mod save;
 mod show;
 mod start;
+pub(crate) mod touched;
+pub mod trap;
+mod vgprs;
 
-use crate::exec::waves::barrier::BARRIERS;
-use crate::exec::waves::resume::PartlyDone;
 use crate::inst::{Arch, FloatConst, WaveSize};
+pub(crate) use crate::lanes::Chunk;
 pub use crate::registers::{MAX_ALLOCATION, MAX_VGPR_BLOCKS, MAX_VGPRS, VGPR_BLOCK};
 use crate::registers::{RegisterFile, slot};
-use crate::trap::{EXCP_EN, TrapHandler, status};
-use zerocopy::FromZeros;
+use crate::wave::barriers::BARRIERS;
+use crate::wave::partly_done::PartlyDone;
+use crate::wave::trap::{EXCP_EN, TrapHandler, status};
 
 pub use alter::RegisterName;
 pub use start::{OWN_SGPRS, Own, Start};
-
-/// Sixteen lanes of a vector register.
-#[derive(Clone, Copy, Debug, FromZeros)]
-#[repr(C, align(64))]
-pub(crate) struct Chunk(pub(crate) [u32; 16]);
-
-/// Thirty-two lanes of a vector register: a wave64 register is two consecutive rows.
-pub(crate) type Row = [Chunk; 2];
-
-/// First scratch row for operand preparation: after two rows for each register of the largest file.
-pub(crate) const TEMP_ROW: usize = MAX_ALLOCATION as usize * 2;
-/// Rows of a wave. A power of two, so that masking an index proves it in range.
-pub(crate) const ROWS: usize = (TEMP_ROW + 64).next_power_of_two();
-pub(crate) const ZERO_ROW: Row = [Chunk([0; 16]); 2];
-
-/// The vector registers.
-#[derive(Clone)]
-pub(crate) struct Vgprs(Box<[Row; ROWS]>);
-
-impl Vgprs {
-    fn new() -> Self {
-        match <[Row; ROWS]>::new_box_zeroed() {
-            Ok(rows) => Vgprs(rows),
-            Err(error) => panic!("no memory for the registers of a wave: {error:?}"),
-        }
-    }
-
-    #[inline(always)]
-    pub(crate) fn row(&self, index: u32) -> &Row {
-        &self.0[index as usize % ROWS]
-    }
-
-    #[inline(always)]
-    pub(crate) fn row_mut(&mut self, index: u32) -> &mut Row {
-        &mut self.0[index as usize % ROWS]
-    }
-
-    /// The sixteens of rows that follow each other, from a row on; `None` if there are too few.
-    #[inline(always)]
-    pub(crate) fn sixteens<const N: usize>(&self, row: u32) -> Option<&[Chunk; N]> {
-        self.0.as_flattened().get(2 * row as usize..)?.first_chunk()
-    }
-
-    /// As [`Vgprs::sixteens`].
-    #[inline(always)]
-    pub(crate) fn sixteens_mut<const N: usize>(&mut self, row: u32) -> Option<&mut [Chunk; N]> {
-        self.0.as_flattened_mut().get_mut(2 * row as usize..)?.first_chunk_mut()
-    }
-
-    /// One lane of a row.
-    #[inline(always)]
-    pub(crate) fn lane(&self, row: u32, lane: u32) -> u32 {
-        self.row(row)[(lane >> 4) as usize & 1].0[lane as usize & 15]
-    }
-
-    /// One lane of a row.
-    #[inline(always)]
-    pub(crate) fn set_lane(&mut self, row: u32, lane: u32, value: u32) {
-        self.row_mut(row)[(lane >> 4) as usize & 1].0[lane as usize & 15] = value;
-    }
-}
+pub(crate) use vgprs::{ROWS, Row, TEMP_ROW, Vgprs, ZERO_ROW};
 
 /// State that a wave starts with, set up by the dispatcher as the hardware does (SPI).
 #[derive(Clone, Copy, Debug)]
@@ -134,7 +85,7 @@ impl Default for WaveInit<'_> {
             wave_size: WaveSize::Wave32,
             sgprs: &[],
             vgprs: &[],
-            vgpr_count: arch.registers().vgprs,
+            vgpr_count: RegisterFile::of(arch).vgprs,
             shared_vgprs: 0,
             allocates_vgprs: false,
             accum_offset: 0,
@@ -170,7 +121,7 @@ pub struct Wave {
     pub(crate) mode: u32,
     /// Exceptions of the float operation at hand.
     pub(crate) raised: u32,
-    /// `STATUS` bits that are state of their own; see [`status`](crate::trap::status).
+    /// `STATUS` bits that are state of their own; see [`status`](crate::wave::trap::status).
     pub(crate) status: u32,
     /// Vector registers of its own.
     pub(crate) vgpr_count: u16,
@@ -223,7 +174,7 @@ impl Wave {
     pub fn new(init: &WaveInit<'_>) -> Self {
         let mut wave = Wave {
             v: Vgprs::new(),
-            file: init.arch.registers(),
+            file: RegisterFile::of(init.arch),
             s: [0; 256],
             halves: 1,
             vgpr_count: 0,
@@ -281,7 +232,7 @@ impl Wave {
             WaveSize::Wave32 => 1,
             WaveSize::Wave64 => 2,
         };
-        self.file = init.arch.registers();
+        self.file = RegisterFile::of(init.arch);
         let most = self.file.allocation();
         self.vgpr_block = if init.allocates_vgprs && self.halves == 1 { self.file.vgpr_block } else { 0 };
         self.vgpr_count = match self.vgpr_block {

@@ -7,7 +7,7 @@ mod sync {
     pub(crate) use std::sync::PoisonError;
 }
 
-#[path = "../../../device/isa/src/code_cache/once.rs"]
+#[path = "../../../device/isa/src/exec/code_cache/once.rs"]
 #[expect(dead_code, reason = "the model does not list the values")]
 mod once;
 

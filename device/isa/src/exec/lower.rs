@@ -22,9 +22,9 @@ use std::sync::OnceLock;
 use super::FaultCause;
 use super::di::{Di, Handler, Role, Source};
 use super::properties::{Family, properties};
-use crate::code_cache::{Key, MAX_REGION_BYTES, Region};
 use crate::decode::{decode_for, unreadable};
 use crate::disasm::Disassembly;
+use crate::exec::code_cache::{Key, MAX_REGION_BYTES, Region};
 use crate::exec::form::{Form, When};
 use crate::exec::scalar::control;
 use crate::exec::vector::exceptions;
@@ -32,7 +32,7 @@ use crate::inst::{Arch, Format, Inst, Operand, WaveSize};
 use crate::lanes::{Backend, BackendKind};
 use crate::mem::{Apertures, Global};
 use crate::registers::RegisterFile;
-use crate::trap::EXCP_EN;
+use crate::wave::trap::EXCP_EN;
 
 /// An operation or operand the engine has no semantics for.
 struct Unsupported;
@@ -71,6 +71,7 @@ pub(crate) fn region(
         tier: backend.tier(),
         kind: backend.kind(),
         counts: backend.counts(),
+        compiler: None,
         kept: None,
         heat: AtomicU32::new(0),
         compiles: AtomicBool::new(false),
@@ -177,7 +178,8 @@ impl Lowering {
     /// Of code that lies by itself; all registers of a wave that may have two kinds are of the first.
     fn of_nothing(arch: Arch, wave: WaveSize, mode: u32) -> Self {
         let halves = if wave == WaveSize::Wave32 { 1 } else { 2 };
-        let second_from = if arch.registers().unified.is_some() { arch.registers().vgprs } else { 0 };
+        let second_from =
+            if RegisterFile::of(arch).unified.is_some() { RegisterFile::of(arch).vgprs } else { 0 };
         let key = Key { pc: 0, halves, mode, second_from, allocated: 0 };
         Self::new(arch, BackendKind::Portable, key, Apertures::default())
     }
@@ -185,7 +187,7 @@ impl Lowering {
     fn new(arch: Arch, backend: BackendKind, key: Key, apertures: Apertures) -> Self {
         Lowering {
             arch,
-            file: arch.registers(),
+            file: RegisterFile::of(arch),
             wave: if key.halves == 1 { WaveSize::Wave32 } else { WaveSize::Wave64 },
             backend,
             exact_matrices: false,
@@ -210,8 +212,8 @@ impl Lowering {
             highest_at: 0,
             names_trapsts: false,
             is_cut: false,
-            shared_from: if arch.registers().unified.is_some() { 0 } else { key.second_from },
-            accumulators_from: if arch.registers().unified.is_some() { key.second_from } else { 0 },
+            shared_from: if RegisterFile::of(arch).unified.is_some() { 0 } else { key.second_from },
+            accumulators_from: if RegisterFile::of(arch).unified.is_some() { key.second_from } else { 0 },
             allocated: key.allocated,
             beyond: None,
             destinations: [Operand::None; 2],

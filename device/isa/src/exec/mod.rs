@@ -3,11 +3,12 @@
 //! Code is decoded and lowered once per [`CodeCache`] into handlers with their operands
 //! resolved; [`run`] then steps from handler to handler until the wave ends, waits or faults.
 
-use crate::code_cache::CodeCache;
-use crate::inst::Op;
-use crate::mem::{Apertures, Fault, Mmu, Tlb};
+use crate::exec::code_cache::CodeCache;
+use crate::mem::{Apertures, Mmu, Tlb};
 use crate::wave::Wave;
 
+pub mod code_cache;
+pub(crate) mod compiled;
 pub(crate) mod di;
 pub(crate) mod form;
 pub(crate) mod lower;
@@ -21,7 +22,11 @@ mod tools;
 pub(crate) mod vector;
 pub(crate) mod waves;
 
-pub use crate::tier1::Touched;
+pub use crate::lanes::MAX_LDS_SIZE;
+pub use crate::wave::barriers::Barriers;
+pub use crate::wave::fault::{FaultCause, WaveFault};
+pub use crate::wave::lds::Lds;
+pub use crate::wave::touched::Touched;
 pub use tools::class::{Class, ends_block, private_bytes, scalar_bytes};
 pub use tools::coverage::{Coverage, coverage, supports};
 pub use tools::defined::{Defined, Undefined, Use};
@@ -30,9 +35,7 @@ pub use tools::pending::{Hazard, Pending};
 pub use tools::probe::{About, Probe};
 pub use tools::profile::{CodeTimes, Profile};
 pub use tools::touches::{Place, Touch};
-pub use waves::barrier::Barriers;
 pub use waves::gws::{GWS_RESOURCES, GwsOp, GwsRequest};
-pub use waves::lds::{Lds, MAX_LDS_SIZE};
 pub use waves::succession::{Followed, Follower, Following};
 
 /// Surroundings of a wave that runs: one per worker thread, put together for each call of [`run`].
@@ -110,83 +113,10 @@ impl Stop {
 
 const _: () = assert!(size_of::<Option<Stop>>() == 16);
 
-/// A fault, and where.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("wave fault at {pc:#x}: {kind}")]
-pub struct WaveFault {
-    /// Address of the instruction.
-    pub pc: u64,
-    /// Cause of the fault.
-    pub kind: FaultCause,
-}
-
-/// Cause of a fault of a wave.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum FaultCause {
-    /// A memory access, or the fetch of the instruction itself.
-    #[error("{fault} (lanes {lanes:#x})")]
-    Memory {
-        /// The access of the first lane that failed.
-        fault: Fault,
-        /// Lanes that failed; 0 for scalar accesses and instruction fetch.
-        lanes: u64,
-    },
-    /// The bytes are not an instruction.
-    #[error("illegal instruction {bytes:02x?}: {text}")]
-    IllegalInstruction {
-        /// The first bytes.
-        bytes: Vec<u8>,
-        /// The decoder's reason.
-        text: String,
-    },
-    /// A valid instruction this engine has no semantics for.
-    #[error("no semantics for `{text}` {bytes:02x?}")]
-    Unimplemented {
-        /// The operation.
-        op: Op,
-        /// Its bytes.
-        bytes: Vec<u8>,
-        /// Its disassembly.
-        text: String,
-    },
-    /// An LDS atomic at an address that is no multiple of its size.
-    #[error("LDS atomic of {bytes} bytes misaligned: address {address:#x} (lanes {lanes:#x})")]
-    LdsMisaligned {
-        /// Byte address of the first failing lane.
-        address: u32,
-        /// Bytes of the access.
-        bytes: u32,
-        /// Lanes that failed.
-        lanes: u64,
-    },
-    /// A flat access to LDS outside the workgroup's allocation; DS instructions do not fault there.
-    #[error(
-        "LDS access out of range: address {address:#x} with {size:#x} bytes allocated (lanes {lanes:#x})"
-    )]
-    LdsOutOfRange {
-        /// Byte address of the first failing lane.
-        address: u32,
-        /// Bytes of LDS the workgroup has.
-        size: u32,
-        /// Lanes that failed.
-        lanes: u64,
-    },
-    /// A register beyond the wave's allocation.
-    #[error("vector register v{register} with {allocated} allocated: `{text}`")]
-    RegisterOutOfRange {
-        /// Highest register named.
-        register: u16,
-        /// Registers the wave has.
-        allocated: u16,
-        /// Disassembly.
-        text: String,
-    },
-}
-
 /// The processor's time stamp counter, by which compiled code counts; 0 on hosts for which nothing is compiled.
 #[must_use]
 pub fn ticks() -> u64 {
-    crate::tier1::ticks()
+    compiled::times::ticks()
 }
 
 /// Runs `wave` until it stops or has executed about `budget` instructions (checked at taken branches).

@@ -8,8 +8,8 @@
 use core::arch::x86_64::*;
 use core::sync::atomic::{Ordering, compiler_fence};
 
+use super::Chunk;
 use super::{BackendKind, Lanes, each_selected_bytes};
-use crate::wave::Chunk;
 
 /// Two 256-bit registers.
 #[derive(Debug)]

@@ -7,9 +7,9 @@
 
 use core::arch::x86_64::*;
 
+use super::Chunk;
+use super::MAX_LDS_SIZE;
 use super::{BackendKind, LDS_STORAGE, Lanes, each_selected_bytes};
-use crate::exec::MAX_LDS_SIZE;
-use crate::wave::Chunk;
 
 /// One 512-bit register.
 #[derive(Debug)]

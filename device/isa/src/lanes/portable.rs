@@ -1,7 +1,7 @@
 //! Lanes as arrays: correct everywhere, vectorised as far as the compiler manages.
 
+use super::Chunk;
 use super::{BackendKind, Lanes};
-use crate::wave::Chunk;
 
 /// Arrays of sixteen.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! Elements of lanes one after the other, of which many are in one page.
 
 use super::tlb::PAGE_SIZE;
-use super::words::read_words;
 use super::{Access, Fault, Global, Unaligned, Word, crosses};
+use crate::lanes::words::read_words;
 
 /// A page that was looked up, and the distance from an address in it to the host's.
 struct Page {

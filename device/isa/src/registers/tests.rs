@@ -1,5 +1,6 @@
 //! Numbers of registers, of gfx11 and of another architecture.
 
+use super::RegisterFile;
 use super::*;
 
 /// Numbers of gfx9: no `NULL`, `M0` at 124, fewer scalar registers.
@@ -8,7 +9,7 @@ static OTHER: RegisterFile =
 
 #[test]
 fn registers_of_gfx11_are_kept_under_their_numbers() {
-    let file = Arch::Gfx1100.registers();
+    let file = RegisterFile::of(Arch::Gfx1100);
     for number in 0..=255 {
         let expected = (number < 128 && number != 124).then_some(usize::from(number));
         assert_eq!(file.slot(number), expected, "{number}");

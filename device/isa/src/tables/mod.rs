@@ -4,11 +4,19 @@ pub(crate) mod gfx11;
 pub(crate) mod gfx12;
 pub(crate) mod gfx9;
 pub(crate) mod notation;
-pub mod op;
 
 pub use crate::encoding::Imm;
 use crate::encoding::{Decode, Flags, Name, Print, Tables};
 use crate::inst::{Arch, Format, Inst, Op};
+
+/// The tables of an architecture.
+pub(crate) fn of(arch: Arch) -> &'static Tables {
+    match arch {
+        Arch::Gfx942 => &gfx9::GFX9,
+        Arch::Gfx1100 => &gfx11::GFX11,
+        Arch::Gfx1201 => &gfx12::GFX12,
+    }
+}
 
 /// The fixed bits of one encoding, for tests that want to meet every one.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +35,7 @@ pub struct Pattern {
 
 /// Every encoding of an architecture.
 pub fn patterns(arch: Arch) -> impl Iterator<Item = Pattern> {
-    let tables = Tables::of(arch);
+    let tables = of(arch);
     tables.tables.iter().flat_map(move |table| {
         let first = usize::from(table.first);
         tables.groups[first..first + usize::from(table.len)].iter().flat_map(move |group| {
@@ -77,7 +85,7 @@ pub struct OperandType {
 
 /// The register and constant operands that the encoding of `inst` spells out.
 pub fn operand_types(arch: Arch, inst: &Inst) -> Vec<OperandType> {
-    let tables = Tables::of(arch);
+    let tables = of(arch);
     let Some(form) = tables.forms.get(usize::from(inst.form)) else { return Vec::new() };
     let specs = tables.operands_of(form);
     let fmamk = |op: Op| op.constant_place() == Some(1);

@@ -9,32 +9,13 @@
 
 #[cfg(target_arch = "x86_64")]
 mod analysis;
-#[cfg(not(target_arch = "x86_64"))]
-mod none;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-#[cfg(target_arch = "x86_64")]
-pub(crate) use analysis::touched::LINE;
-#[cfg(target_arch = "x86_64")]
-pub use analysis::touched::Touched;
-#[cfg(not(target_arch = "x86_64"))]
-pub use none::Touched;
-#[cfg(not(target_arch = "x86_64"))]
-pub(crate) use none::{Compiled, EntryPoint, LINE, ticks};
-#[cfg(target_arch = "x86_64")]
-pub(crate) use x86::run::{Compiled, EntryPoint};
-#[cfg(target_arch = "x86_64")]
-pub(crate) use x86::times::ticks;
-
-/// Uses of a region, and hundreds of instructions executed in it, after which it is compiled.
-pub(crate) const HOT: u32 = 48;
-
-/// Instructions that count as one more use.
-pub(crate) const INSTRUCTIONS_OF_A_USE: u64 = 256;
-
-/// Elements from which on a region is compiled beside the interpreter: some milliseconds.
-pub(crate) const LARGE: usize = 2048;
-
-/// Most elements that a region is compiled with: larger ones stay in tier 0.
-pub(crate) const MAX_ELEMENTS: usize = 1 << 16;
+/// The compiler for the host's processor, if there is one.
+pub(crate) fn compiler() -> Option<&'static dyn crate::exec::compiled::Compiler> {
+    #[cfg(target_arch = "x86_64")]
+    return Some(&x86::run::X86);
+    #[cfg(not(target_arch = "x86_64"))]
+    None
+}

@@ -3,7 +3,6 @@
 use core::fmt;
 
 use super::Wave;
-use crate::exec::scalar::hwreg;
 use crate::registers::slot;
 
 /// A field of a register: name, first bit, bits.
@@ -83,7 +82,7 @@ impl fmt::Debug for Wave {
             .field("vcc", &format_args!("{:#x}", self.pair(slot::VCC)))
             .field("m0", &format_args!("{:#x}", self.m0()))
             .field("mode", &Fields(MODE, self.mode))
-            .field("status", &Fields(STATUS, hwreg::status_of(self)))
+            .field("status", &Fields(STATUS, self.status_bits()))
             .field("trapsts", &Fields(TRAPSTS, self.trapsts))
             .field("lanes", &format_args!("{}", self.lanes()))
             .field("vgprs", &format_args!("{}", self.vgpr_count))
@@ -99,7 +98,7 @@ impl Wave {
     /// `MODE`, `STATUS` and `TRAPSTS`: name, bits, and the fields that are not 0 in words.
     #[must_use]
     pub fn status_in_words(&self) -> [(&'static str, u32, String); 3] {
-        let status = hwreg::status_of(self);
+        let status = self.status_bits();
         let words = |fields, bits| format!("{:?}", Fields(fields, bits));
         [
             ("MODE", self.mode, words(MODE, self.mode)),
@@ -141,8 +140,8 @@ impl Wave {
 mod tests {
     use super::*;
     use crate::inst::WaveSize;
-    use crate::trap::{TrapHandler, trapsts};
     use crate::wave::WaveInit;
+    use crate::wave::trap::{TrapHandler, trapsts};
 
     #[test]
     fn wave_is_shown_with_its_place_and_the_fields_of_its_registers() {

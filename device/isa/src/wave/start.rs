@@ -3,10 +3,10 @@
 use core::ops::Range;
 
 use super::{Wave, WaveInit, ZERO_ROW};
-use crate::exec::waves::barrier::BARRIERS;
-use crate::exec::waves::resume::PartlyDone;
 use crate::registers::slot;
-use crate::tier1::{LINE, Touched};
+use crate::wave::barriers::BARRIERS;
+use crate::wave::partly_done::PartlyDone;
+use crate::wave::touched::{LINE, Touched};
 
 /// Start state that the waves of a grid share: worked out once, and copied into each of them.
 #[derive(Clone, Debug)]
@@ -216,7 +216,7 @@ const VALUES: usize = slot::INV_TWO_PI;
 mod tests {
     use super::*;
     use crate::inst::{Arch, WaveSize};
-    use crate::trap::TrapHandler;
+    use crate::wave::trap::TrapHandler;
 
     #[test]
     fn waves_start_as_they_do_one_by_one() {

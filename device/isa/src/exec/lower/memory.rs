@@ -7,10 +7,10 @@ use crate::exec::form::Form as TierForm;
 use crate::exec::memory::atomic::Function;
 use crate::exec::memory::ds;
 use crate::exec::memory::ds::narrow::{Half, Narrow};
+use crate::exec::memory::ds_exchange;
 use crate::exec::memory::flat::{self, FlatEntry, Form};
 use crate::exec::properties::{Effect, Moves, Space, properties};
 use crate::exec::waves::gws::{self, GwsOp};
-use crate::exec::waves::lds;
 use crate::inst::{Inst, Op, Operand};
 
 impl Lowering {
@@ -99,7 +99,7 @@ impl Lowering {
         self.flat(&Inst { dst: loaded, ..*inst }, moves)?;
         let src = [self.source(loaded, Width::B32)?, Source::ZERO, Source::ZERO];
         let imm = inst.mem.offset.cast_unsigned();
-        self.emit_extra(Di { src, imm, ..Di::new(lds::put_lanes) });
+        self.emit_extra(Di { src, imm, ..Di::new(ds_exchange::put_lanes) });
         Ok(())
     }
 

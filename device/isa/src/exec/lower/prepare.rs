@@ -3,13 +3,14 @@
 
 use super::operand::Width;
 use super::{Di, Lowering, Unsupported};
-use crate::encoding::{Flags, Tables};
+use crate::encoding::Flags;
 use crate::exec::di::{Kind, Source};
 use crate::exec::form::Form;
 use crate::exec::properties::{Family, properties};
 use crate::exec::vector::index::{self, GPR_IDX_EN};
 use crate::exec::vector::{dpp, sdwa};
 use crate::inst::{Inst, Op, Operand, Sdwa};
+use crate::tables;
 use crate::tables::{Place, operand_types};
 use crate::wave::TEMP_ROW;
 
@@ -71,7 +72,7 @@ impl Lowering {
         if !self.file.zeroes_halves || matches!(inst.op, Op::V_MAC_F16 | Op::V_MADAK_F16 | Op::V_MADMK_F16) {
             return false;
         }
-        let form = Tables::of(self.arch).forms.get(usize::from(inst.form));
+        let form = tables::of(self.arch).forms.get(usize::from(inst.form));
         form.is_some_and(|form| !form.flags.has(Flags::OPSEL))
     }
 

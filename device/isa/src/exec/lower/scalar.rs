@@ -7,7 +7,7 @@ use crate::exec::form::{Form, When};
 use crate::exec::memory::atomic::Function;
 use crate::exec::memory::ds::narrow::Narrow;
 use crate::exec::properties::{Definitions, Space, meaning, properties};
-use crate::exec::scalar::control::{self, exec_message, message};
+use crate::exec::scalar::control::{self, exec_message};
 use crate::exec::vector::index::{self, change};
 use crate::exec::vector::op;
 use crate::exec::{
@@ -17,6 +17,7 @@ use crate::exec::{
     waves::dynamic,
 };
 use crate::inst::{Format, Inst, Op, Operand};
+use crate::registers::message;
 
 /// `s_sendmsg` ids (`AMDGPU::SendMsg::Id`).
 const MSG_INTERRUPT: u32 = 1;

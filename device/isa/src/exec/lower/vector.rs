@@ -17,8 +17,8 @@ use crate::exec::vector::{
 use crate::inst::{Dpp, Inst, Mods, Op, Operand};
 use crate::registers::slot;
 use crate::tables::{OperandType, Place, operand_types};
-use crate::trap::EXCP_EN;
 use crate::wave::TEMP_ROW;
+use crate::wave::trap::EXCP_EN;
 
 /// The prepared register that the first result of a pair waits in.
 const LOW_RESULT: u8 = 16;

@@ -10,7 +10,6 @@
 mod atomic;
 mod load;
 pub(crate) mod narrow;
-mod order;
 pub(crate) mod pattern;
 mod permute;
 mod store;

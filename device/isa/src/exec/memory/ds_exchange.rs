@@ -226,3 +226,15 @@ pub(crate) fn global_addtid<const STORE: bool>(w: &mut Wave, m: &mut Machine<'_>
     }
     Flow::NEXT
 }
+
+/// Puts the words in the row `src[0]` side by side, from `M0[15:0]` plus `imm` on, as stores by DS instructions.
+pub(crate) fn put_lanes(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let base = (w.s[slot::M0] & 0xffff).wrapping_add(d.imm);
+    for_each_active(w, |w, lane| {
+        let at = base.wrapping_add(lane * 4);
+        if m.lds.contains(at, 4) {
+            m.lds.put(at, d.src[0].lane(w, lane).to_le_bytes());
+        }
+    });
+    Flow::NEXT
+}

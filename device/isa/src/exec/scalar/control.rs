@@ -2,9 +2,9 @@
 
 use crate::exec::Stop;
 use crate::exec::di::{Di, Flow, Machine};
-use crate::registers::slot;
-use crate::trap::{EXCP_EN, status};
+use crate::registers::{message, slot};
 use crate::wave::Wave;
+use crate::wave::trap::{EXCP_EN, status};
 
 /// Goes to the target: inside the region when `aux` is 0, else the address in `dst2:dst`.
 #[inline(always)]
@@ -31,23 +31,17 @@ branches! {
     branch: |w| true;
     branch_scc0: |w| w.s[slot::SCC] == 0;
     branch_scc1: |w| w.s[slot::SCC] != 0;
-    branch_vccz: |w| mask(w, slot::VCC) == 0;
-    branch_vccnz: |w| mask(w, slot::VCC) != 0;
-    branch_execz: |w| mask(w, slot::EXEC) == 0;
+    branch_vccz: |w| w.mask(slot::VCC) == 0;
+    branch_vccnz: |w| w.mask(slot::VCC) != 0;
+    branch_execz: |w| w.mask(slot::EXEC) == 0;
     branch_half_loop: |w| w.s[HALF_LOOP] != 0;
-    branch_execnz: |w| mask(w, slot::EXEC) != 0;
-}
-
-/// A lane mask, as wide as the wave.
-#[inline(always)]
-pub(crate) fn mask(w: &Wave, register: usize) -> u64 {
-    if w.halves == 1 { u64::from(w.s[register]) } else { w.pair(register) }
+    branch_execnz: |w| w.mask(slot::EXEC) != 0;
 }
 
 /// Sets the values of `src_vccz` and `src_execz`, before an instruction that names one.
 pub(crate) fn refresh_flags(w: &mut Wave, _m: &mut Machine<'_>, _d: &Di) -> Flow {
-    w.s[slot::VCCZ] = u32::from(mask(w, slot::VCC) == 0);
-    w.s[slot::EXECZ] = u32::from(mask(w, slot::EXEC) == 0);
+    w.s[slot::VCCZ] = u32::from(w.mask(slot::VCC) == 0);
+    w.s[slot::EXECZ] = u32::from(w.mask(slot::EXEC) == 0);
     Flow::NEXT
 }
 
@@ -68,15 +62,15 @@ pub(crate) const EXECZ_COPY: usize = 230;
 /// Keeps EXEC, before an instruction that changes it and reads it as an operand.
 pub(crate) fn copy_exec(w: &mut Wave, _m: &mut Machine<'_>, _d: &Di) -> Flow {
     w.set_pair(EXEC_COPY, w.pair(slot::EXEC));
-    w.s[EXECZ_COPY] = u32::from(mask(w, slot::EXEC) == 0);
+    w.s[EXECZ_COPY] = u32::from(w.mask(slot::EXEC) == 0);
     Flow::NEXT
 }
 
 /// Sets the 64-bit values of the one-bit sources, before an instruction that reads them.
 pub(crate) fn refresh_wide_flags(w: &mut Wave, _m: &mut Machine<'_>, _d: &Di) -> Flow {
     w.set_pair(WIDE_SCC, u64::from(w.s[slot::SCC]));
-    w.set_pair(WIDE_VCCZ, u64::from(mask(w, slot::VCC) == 0));
-    w.set_pair(WIDE_EXECZ, u64::from(mask(w, slot::EXEC) == 0));
+    w.set_pair(WIDE_VCCZ, u64::from(w.mask(slot::VCC) == 0));
+    w.set_pair(WIDE_EXECZ, u64::from(w.mask(slot::EXEC) == 0));
     Flow::NEXT
 }
 
@@ -203,21 +197,6 @@ pub(crate) fn trap(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
 pub(crate) fn sendmsg(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     w.status |= if d.aux == 1 { status::HALT } else { 0 };
     m.stop(Stop::Message { id: (d.imm & 0xffff) as u16, m0: w.s[slot::M0] })
-}
-
-/// `s_sendmsg_rtn` messages that are answered (`AMDGPU::SendMsg::Id`).
-pub(crate) mod message {
-    pub(crate) const GET_DOORBELL: u32 = 128;
-    pub(crate) const GET_DDID: u32 = 129;
-    pub(crate) const GET_TMA: u32 = 130;
-    pub(crate) const GET_REALTIME: u32 = 131;
-    pub(crate) const SAVE_WAVE: u32 = 132;
-    pub(crate) const GET_TBA: u32 = 133;
-    pub(crate) const GET_SE_AID_ID: u32 = 135;
-    pub(crate) const ANSWERED: [u32; 6] = [GET_DOORBELL, GET_DDID, GET_TMA, GET_REALTIME, SAVE_WAVE, GET_TBA];
-    /// Messages of gfx12, which also tells the shader engine.
-    pub(crate) const ANSWERED_BY_ENGINE: [u32; 7] =
-        [GET_DOORBELL, GET_DDID, GET_TMA, GET_REALTIME, SAVE_WAVE, GET_TBA, GET_SE_AID_ID];
 }
 
 /// `SE_ID` of `HW_ID1`: first bit, and mask. The answer has it in its low bits and the XCC, of which there is one, from bit 16 on.

@@ -6,7 +6,7 @@
 
 mod split;
 
-use super::control::{mask, set_mode, shader_clock};
+use super::control::{set_mode, shader_clock};
 use crate::exec::Stop;
 use crate::exec::di::{Di, Flow, Machine};
 use crate::registers::HardwareRegister::{
@@ -16,8 +16,8 @@ use crate::registers::HardwareRegister::{
     TrapSts, WaveStatus, XccId,
 };
 use crate::registers::slot;
-use crate::trap::{status, trapsts};
 use crate::wave::Wave;
+use crate::wave::trap::{status, trapsts};
 
 /// `GPR_ALLOC.VGPR_SIZE`: blocks of four registers, minus one.
 const VGPR_SIZE_SHIFT: u32 = 12;
@@ -41,13 +41,6 @@ fn low_bits(count: u32) -> u32 {
     u32::MAX >> (32 - count)
 }
 
-pub(crate) fn status_of(w: &Wave) -> u32 {
-    w.status
-        | w.s[slot::SCC]
-        | u32::from(mask(w, slot::EXEC) == 0) << status::EXECZ
-        | u32::from(mask(w, slot::VCC) == 0) << status::VCCZ
-}
-
 /// `TRAPSTS` as the architecture has it.
 fn trapsts_of(w: &Wave) -> u32 {
     let moved = w.file.moved_trapsts;
@@ -68,7 +61,7 @@ pub(crate) fn getreg(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let (offset, count) = field(d.imm);
     let value = match register {
         Mode => w.mode & !(w.file.implied_mode | w.file.trap_mode),
-        Status => status_of(w),
+        Status => w.status_bits(),
         TrapSts => trapsts_of(w),
         HwId => w.hw_id[0],
         XccId => w.hw_id[1],
@@ -130,7 +123,7 @@ pub(crate) fn setreg(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
         }
         // Only the trap handler may, and not everything.
         Status if w.is_privileged() => {
-            let new = insert(status_of(w));
+            let new = insert(w.status_bits());
             w.status = w.status & !status::WRITABLE | new & status::WRITABLE & !1;
             w.s[slot::SCC] = new & 1;
         }

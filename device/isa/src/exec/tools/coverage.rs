@@ -3,6 +3,7 @@
 //! An encoding counts when it lowers in every variation that its fields allow: vector and scalar sources, source
 //! modifiers, `clamp`, `omod`, every wave size it exists in, and modes that round and flush in other ways.
 
+use crate::tables;
 use std::collections::BTreeMap;
 
 use crate::decode::decode_for;
@@ -36,7 +37,7 @@ pub fn supports(arch: Arch, op: Op) -> bool {
 
 /// All operations of `arch`, by mnemonic. The Y halves of VOPD count under their own names.
 pub fn coverage(arch: Arch) -> Vec<Coverage> {
-    let tables = Tables::of(arch);
+    let tables = tables::of(arch);
     let mut all: BTreeMap<&'static str, Coverage> = BTreeMap::new();
     for table in tables.tables {
         let groups = &tables.groups[usize::from(table.first)..][..usize::from(table.len)];

@@ -14,6 +14,7 @@ use super::probe::About;
 use super::touches::Touch;
 use crate::exec::properties::{Effect, Family, Space, properties};
 use crate::inst::{Arch, Inst, Operand, WaveSize};
+use crate::registers::RegisterFile;
 use crate::registers::slot;
 use crate::tables::{OperandType, Place, operand_types};
 use crate::wave::Wave;
@@ -51,7 +52,7 @@ impl Undefined {
             None => "scc".into(),
             Some((true, number @ 256..)) => format!("a{}", number - 256),
             Some((true, number)) => format!("v{number}"),
-            Some((false, number)) => arch.registers().name(number as u8, 1).to_string(),
+            Some((false, number)) => RegisterFile::of(arch).name(number as u8, 1).to_string(),
         }
     }
 }
@@ -77,7 +78,7 @@ impl Defined {
         let mut vectors = Box::new([0; VECTORS]);
         vectors[0] = u64::MAX;
         let mut scalars = [0; 128];
-        let file = arch.registers();
+        let file = RegisterFile::of(arch);
         scalars.iter_mut().take(sgprs).for_each(|bits| *bits = u32::MAX);
         for first in
             [file.flat_scratch.map(|_| slot::FLAT_SCRATCH), file.xnack_mask.map(|_| slot::XNACK_MASK)]
@@ -97,7 +98,7 @@ impl Defined {
     }
 
     fn slot(&self, number: u16) -> Option<usize> {
-        self.arch.registers().slot(u8::try_from(number).ok()?).filter(|slot| *slot < 128)
+        RegisterFile::of(self.arch).slot(u8::try_from(number).ok()?).filter(|slot| *slot < 128)
     }
 
     /// Returns the defined bits of a scalar pair, or of one register. Numbers of no register count as defined.

@@ -2,12 +2,13 @@
 
 #![expect(unsafe_code, reason = "handlers are compiled for instructions the host was found to have")]
 
+use crate::registers::RegisterFile;
 use core::fmt;
 
-use crate::code_cache::Region;
 use crate::decode::decode_for;
 use crate::disasm::Disassembly;
 use crate::exec::Stop;
+use crate::exec::code_cache::Region;
 use crate::exec::di::{Flow, Machine};
 use crate::exec::waves::dispatch::{end, entry};
 use crate::exec::waves::resume;
@@ -59,7 +60,7 @@ impl fmt::Display for Step<'_> {
             match change {
                 Change::Scc(value) => write!(f, "scc = {}", u8::from(*value))?,
                 Change::Scalar(register, value) => {
-                    write!(f, "{} = {value:#x}", self.arch.registers().name(*register, 1))?;
+                    write!(f, "{} = {value:#x}", RegisterFile::of(self.arch).name(*register, 1))?;
                 }
                 Change::Vector(register, lanes) => {
                     write!(f, "v{register} = ")?;

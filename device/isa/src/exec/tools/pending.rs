@@ -4,6 +4,7 @@
 //! here. The rules are those that LLVM places waits by (`SIInsertWaitcnts.cpp`). Loads of one kind come back in
 //! order. Scalar loads, messages and flat accesses do not: only a wait until none is left says anything about them.
 
+use crate::registers::RegisterFile;
 use std::collections::VecDeque;
 
 use super::probe::About;
@@ -33,7 +34,7 @@ impl Hazard {
         match (self.is_vector, self.number) {
             (true, 256..) => format!("a{}", self.number - 256),
             (true, _) => format!("v{}", self.number),
-            (false, _) => arch.registers().name(self.number as u8, 1).to_string(),
+            (false, _) => RegisterFile::of(arch).name(self.number as u8, 1).to_string(),
         }
     }
 }

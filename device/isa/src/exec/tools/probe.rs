@@ -2,8 +2,8 @@
 
 use super::observe::decode;
 use super::touches::{Touch, collect, scalar_read};
-use crate::code_cache::Region;
 use crate::exec::Stop;
+use crate::exec::code_cache::Region;
 use crate::exec::di::{Flow, Machine, Role};
 use crate::exec::properties::{Family, properties};
 use crate::exec::waves::dispatch::{end, entry};

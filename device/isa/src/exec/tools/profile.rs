@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::code_cache::Region;
+use crate::exec::code_cache::Region;
 use crate::exec::di::Role;
 use crate::inst::Op;
 

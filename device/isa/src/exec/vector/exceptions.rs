@@ -10,8 +10,8 @@ use super::rounded::mode_of;
 use super::soft::{DOUBLE, HALF, Layout, Number, Round, SINGLE};
 use crate::exec::Stop;
 use crate::exec::di::{Di, Flow, Kind, Machine, Source};
-use crate::trap::{EXCP_EN_SHIFT, trapsts};
 use crate::wave::Wave;
+use crate::wave::trap::{EXCP_EN_SHIFT, trapsts};
 
 /// Bit of the lowering mode: exceptions are recorded.
 pub(crate) const WATCHED: u32 = 1 << 31;

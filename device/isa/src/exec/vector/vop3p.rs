@@ -8,8 +8,8 @@ use super::soft::Round;
 use super::{vop_clamp, vop_f16, vop_int};
 use crate::exec::di::{Di, Flow, Handler, Machine, Source, flag};
 use crate::inst::Op;
-use crate::trap::trapsts;
 use crate::wave::Wave;
+use crate::wave::trap::trapsts;
 
 /// Modifiers of a packed instruction beyond those in [`Source`], in [`Di::imm`].
 pub(crate) mod high {

@@ -6,9 +6,10 @@ use core::ptr;
 use std::sync::Arc;
 
 use super::round::Round;
-use crate::code_cache::{CodeCache, Key, Region};
 use crate::decode::decode_for;
 use crate::disasm::Disassembly;
+use crate::exec::code_cache::{CodeCache, Key, Region};
+use crate::exec::compiled::Compiled;
 use crate::exec::di::{Flow, Machine};
 use crate::exec::tools::observe::{Observer, Stepper, one};
 use crate::exec::tools::probe::{self, Probe, Prober};
@@ -18,9 +19,8 @@ use crate::exec::vector::exceptions::WATCHED;
 use crate::exec::{Env, FaultCause, Stop};
 use crate::inst::WaveSize;
 use crate::mem::{Access, Global};
-use crate::tier1::Compiled;
-use crate::trap::EXCP_EN;
 use crate::wave::Wave;
+use crate::wave::trap::EXCP_EN;
 
 /// `MODE` bits that lowering looks at: `FP_ROUND`, `FP_DENORM`, `DX10_CLAMP`, `IEEE`, `FP16_OVFL`, `GPR_IDX_EN`.
 const LOWERED_MODE: u32 =

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use super::dispatch::{go_on_compiled, key_of, run_to_flow, run_with, stop_of};
 use super::succession::Succession;
-use crate::code_cache::{Key, Region};
+use crate::exec::code_cache::{Key, Region};
+use crate::exec::compiled::{Compiled, EntryPoint};
 use crate::exec::di::{Flow, Machine};
 use crate::exec::{Env, Next, Stop, Touched};
-use crate::tier1::{Compiled, EntryPoint};
 use crate::wave::Wave;
 
 /// See [`crate::exec::run_many`].

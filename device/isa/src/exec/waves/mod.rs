@@ -4,7 +4,6 @@ pub(crate) mod barrier;
 pub(super) mod dispatch;
 pub(crate) mod dynamic;
 pub(super) mod gws;
-pub(super) mod lds;
 pub(super) mod many;
 pub(crate) mod resume;
 pub(crate) mod round;

@@ -7,9 +7,9 @@ use core::ptr;
 use smallvec::SmallVec;
 
 use super::dispatch::{Out, key_of};
-use crate::code_cache::{Key, Region};
+use crate::exec::code_cache::{Key, Region};
+use crate::exec::compiled::Compiled;
 use crate::exec::di::Machine;
-use crate::tier1::Compiled;
 use crate::wave::Wave;
 
 /// A wave's place in a round; compiled code reads it.

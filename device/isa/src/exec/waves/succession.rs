@@ -6,8 +6,8 @@ use core::mem::MaybeUninit;
 use core::ptr;
 
 use crate::registers::slot;
-use crate::tier1::{LINE, Touched};
 use crate::wave::Wave;
+use crate::wave::touched::{LINE, Touched};
 
 /// Start state of a wave that differs from wave to wave of a workgroup.
 #[derive(Clone, Copy, Debug)]

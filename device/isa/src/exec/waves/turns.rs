@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use super::dispatch::{Out, end, enter, go_on_compiled, is_fetch_fault, key_of, run_to_flow};
 use super::round::{RoundEnd, Seats};
-use crate::code_cache::{Key, Region};
+use crate::exec::code_cache::{Key, Region};
+use crate::exec::compiled::Compiled;
 use crate::exec::di::{Flow, Machine};
 use crate::exec::{Env, Go, NextTurn, Stop, Stopped, TurnEnd, Turns};
-use crate::tier1::Compiled;
 use crate::wave::Wave;
 
 /// See [`crate::exec::run_in_turns`].

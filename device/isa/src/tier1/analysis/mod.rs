@@ -6,6 +6,7 @@ pub(super) mod guess;
 pub(super) mod known;
 pub(super) mod picks;
 pub(super) mod runs;
+pub(super) mod source;
 pub(super) mod template;
 pub(super) mod touched;
 pub(super) mod wanted;

@@ -6,14 +6,15 @@ use core::ops::Range;
 use super::asm::{Assembler, At, Condition, Gpr, Integer, K0, Label, Mask, Operand, Place, Routine, Zmm};
 use super::encoding::{KMOVW, VMOVDQA32, VMOVUPS_LOAD, VMOVUPS_STORE, VPANDD, VPBROADCASTD, VPXORD};
 use super::scalar as scalars;
-use super::times::Counters;
+use super::times;
+use crate::exec::compiled::known::KnownLoad;
+use crate::exec::compiled::times::Counters;
 use crate::exec::di::{Di, Kind, Machine, Source};
 use crate::exec::form::{Form, When};
 use crate::lanes::BackendKind;
 use crate::mem::Global;
 use crate::registers::slot;
 use crate::tier1::analysis::alike::{Alike, SLOTS};
-use crate::tier1::analysis::known::KnownLoad;
 use crate::tier1::analysis::wanted::Wanted;
 use crate::tier1::x86::avx512::elements;
 use crate::tier1::x86::avx512::rows::{Pair, Rows, in_memory};
@@ -113,7 +114,7 @@ pub(crate) fn invoke(a: &mut Assembler, element: usize, callee: Callee<'_>) {
     a.integer(Integer::Mov, true, Gpr::Rsi, MACHINE);
     a.address(Gpr::Rdx, At(ELEMENTS, (element * size_of::<Di>()) as i32));
     if let Some(counters) = callee.counters {
-        counters.pass(a, element);
+        times::pass(counters, a, element);
     }
     let routine = if callee.counters.is_some() { Routine::InvokeCounting } else { Routine::Invoke };
     a.place(Gpr::Rax, Place::Routine(routine));

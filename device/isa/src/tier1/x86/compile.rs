@@ -21,17 +21,17 @@ use super::avx512::rows::{ROWS, Rows};
 use super::avx512::sixteens;
 use super::body::{Body, Callee, Cold, Exit, invoke, load_exec, restore, scalar};
 use super::body::{ELEMENTS, EXEC, FRAME, MACHINE, WAVE};
-use super::code::{Code, NO_ENTRY, Source};
-use super::{avx2, scalar as scalars, times::Counters};
+use super::{avx2, code::Code, known as known_code, scalar as scalars, times};
+use crate::exec::compiled::{NO_ENTRY, known::KnownLoads};
 use crate::exec::di::{Di, Flow, Machine};
 use crate::exec::form::Form;
 use crate::lanes::BackendKind;
 use crate::tier1::analysis::alike::{Alike, alike};
 use crate::tier1::analysis::covered::{changes_exec, is_by_handler, is_covered};
-use crate::tier1::analysis::known::KnownLoads;
+use crate::tier1::analysis::source::Source;
 use crate::tier1::analysis::touched::{Touched, ranges};
 use crate::tier1::analysis::wanted::{Wanted, wanted};
-use crate::tier1::analysis::{guess, template};
+use crate::tier1::analysis::{guess, known, template};
 use crate::wave::Wave;
 use affine::Counting;
 use barrier::Rare;
@@ -94,7 +94,7 @@ pub(crate) fn compile(source: Source<'_>, callee: Callee<'_>, touched: Option<&T
     let mut a = Assembler::default();
     let common = a.label();
     let elements = source.code.len();
-    let known = KnownLoads::of(&source);
+    let known = known::loads(&source);
     let mut compiler = Compiler {
         source,
         a,
@@ -196,7 +196,7 @@ impl Compiler<'_> {
             let [(Some(usual), Some(begin))] = [(self.ways[0].looks[0], self.ways[1].looks[0])] else {
                 unreachable!("the first element begins a block");
             };
-            known.compare(&mut self.a, usual);
+            known_code::compare(known, &mut self.a, usual);
             self.a.jump(begin);
             self.counting = self.affine(known, &leaders, entry);
             self.knows = false;
@@ -257,7 +257,7 @@ impl Compiler<'_> {
         a.load(Integer::Mov, true, ROWS, At(WAVE, offset_of!(Wave, v) as i32));
         a.load(Integer::Mov, true, EXECUTED, At(WAVE, offset_of!(Wave, instructions) as i32));
         if self.callee.counters.is_some() {
-            Counters::enter(a);
+            times::enter(a);
         }
         a.jump_register(Gpr::R8);
     }
@@ -268,7 +268,7 @@ impl Compiler<'_> {
         let a = &mut self.a;
         a.store(true, At(WAVE, offset_of!(Wave, instructions) as i32), EXECUTED);
         if let Some(counters) = self.callee.counters {
-            counters.leave(a);
+            times::leave(counters, a);
         }
         a.shift_by(4, true, Gpr::Rdx, 32);
         a.integer(Integer::Mov, false, Gpr::Rax, Gpr::Rax);
@@ -346,7 +346,7 @@ impl Compiler<'_> {
         let Some(label) = ways.bodies[usize::from(masked)][first] else { unreachable!("blocks have labels") };
         self.a.bind(label);
         if let Some(counters) = self.callee.counters {
-            counters.begin_block(&mut self.a, first);
+            times::begin_block(counters, &mut self.a, first);
         }
         self.wait_at(first);
         if masked {

@@ -10,15 +10,17 @@ use core::mem::offset_of;
 use sha2::{Digest as _, Sha256};
 
 use super::asm::{Link, Links, Place, Routine};
-use super::code::{Code, NO_ENTRY, Source};
+use super::code::Code;
 use crate::code_store::CodeKey;
 use crate::exec::Follower;
 use crate::exec::Lds;
+use crate::exec::compiled::NO_ENTRY;
 use crate::exec::di::{self, Di, Machine};
 use crate::exec::vector::reciprocal::Faithful;
 use crate::exec::waves::round::{Round, Seat};
 use crate::exec::waves::succession::{Stretch, Succession};
 use crate::mem::{Global, Known, Span, Tlb, TlbEntry};
+use crate::tier1::analysis::source::Source;
 use crate::tier1::analysis::touched::Touched;
 use crate::wave::{ROWS, Wave};
 

@@ -12,7 +12,6 @@ use mnemonics::{AVX2, AVX512, INTEGERS};
 
 use super::avx2;
 use super::body::Callee;
-use super::code::{Source, bare};
 use super::compile::compile;
 use crate::exec::di::{Di, Machine};
 use crate::exec::form::Form;
@@ -22,6 +21,7 @@ use crate::exec::waves::succession::{Stretch, Succession};
 use crate::inst::{Arch, WaveSize};
 use crate::lanes::{Backend, BackendKind};
 use crate::tier1::analysis::covered::is_covered;
+use crate::tier1::analysis::source::{Source, bare};
 use crate::tier1::analysis::touched::touched;
 use crate::tier1::analysis::{guess, template};
 use crate::tier1::x86::avx512::sixteens;

@@ -3,11 +3,10 @@
 //!
 //! Bit positions: `SQ_WAVE_*` of linux `amdkfd/cwsr_trap_handler_gfx12.asm` and `gc_12_0_0_sh_mask.h`.
 
-use super::status_of;
 use crate::exec::di::Machine;
 use crate::registers::slot;
-use crate::trap::{EXCP_EN_SHIFT, mode, status, trapsts};
 use crate::wave::Wave;
+use crate::wave::trap::{EXCP_EN_SHIFT, mode, status, trapsts};
 
 /// `STATUS` bits that are where they were: `PRIV`, `TRAP_EN`, `EXECZ`, `VCCZ`, `IN_WG`, `VALID`.
 const SAME_STATUS: u32 =
@@ -45,7 +44,7 @@ const EXCEPTIONS: u32 = 0xff;
 /// `STATUS`.
 pub(super) fn status(w: &Wave) -> u32 {
     let size = if w.halves == 2 { WAVE64 } else { 0 };
-    status_of(w) & SAME_STATUS | size | if w.vgpr_block != 0 { DVGPR_EN } else { 0 }
+    w.status_bits() & SAME_STATUS | size | if w.vgpr_block != 0 { DVGPR_EN } else { 0 }
 }
 
 /// `STATE_PRIV`.

@@ -5,6 +5,7 @@ use crate::exec::properties::{Family, properties};
 use crate::exec::scalar::exec_mask;
 use crate::exec::tools::pending::{Registers, registers};
 use crate::inst::{Inst, Op, Operand, WaveSize};
+use crate::registers::RegisterFile;
 use crate::registers::slot;
 use crate::tables::{OperandType, Place};
 use crate::wave::Wave;
@@ -206,7 +207,7 @@ impl Defined {
         let missing = !known & self.all_lanes();
         self.scalars[slot::EXEC..slot::EXEC + 2].fill(u32::MAX);
         (missing != 0).then(|| Undefined {
-            register: Some((false, u16::from(self.arch.registers().exec))),
+            register: Some((false, u16::from(RegisterFile::of(self.arch).exec))),
             used: Use::Branch,
             lane: Some(missing.trailing_zeros() as u8),
         })
@@ -220,7 +221,7 @@ impl Defined {
                 return branch(None);
             }
             Op::S_CBRANCH_VCCZ | Op::S_CBRANCH_VCCNZ => {
-                let number = u16::from(self.arch.registers().vcc);
+                let number = u16::from(RegisterFile::of(self.arch).vcc);
                 let known = self.mask(number);
                 let value = u64::from(wave.s[slot::VCC]) | u64::from(wave.s[slot::VCC + 1]) << 32;
                 let lanes = self.all_lanes();

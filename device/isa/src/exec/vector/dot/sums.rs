@@ -5,6 +5,7 @@
 //! arithmetic that issue 12056 there makes of them.
 
 use crate::exec::vector::float::{half, single};
+pub(crate) use crate::registers::Card;
 
 /// The result where a factor is a NaN: its payload is no source's.
 const FACTOR_NAN: u32 = 0xffc0_0a3d;
@@ -58,34 +59,6 @@ impl Factors {
                 u32::from(bits & 0x8000) << 16 | 0x7f80_0000 | u32::from(bits & 0x3ff) << 13
             }
             Factors::Halves => half::to_single(bits),
-        }
-    }
-}
-
-/// Card whose sums are calculated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Card {
-    /// Negative numbers are ones' complements in the frame of the third source's sign, and singles have no denormals.
-    Gfx11,
-    /// Products are added in pairs first, and digits that are cut off round down; denormals are kept.
-    Gfx12,
-}
-
-impl Card {
-    /// A number for it in elements, or for none.
-    pub(crate) const fn number(card: Option<Card>) -> u8 {
-        match card {
-            None => 0,
-            Some(Card::Gfx11) => 1,
-            Some(Card::Gfx12) => 2,
-        }
-    }
-
-    pub(super) const fn of_number(number: u8) -> Option<Card> {
-        match number {
-            1 => Some(Card::Gfx11),
-            2 => Some(Card::Gfx12),
-            _ => None,
         }
     }
 }

@@ -10,6 +10,7 @@ use core::mem::offset_of;
 use super::Compiler;
 use super::succession::of_follower;
 use crate::exec::Follower;
+use crate::exec::compiled::known::KnownLoads;
 use crate::exec::di::Di;
 use crate::exec::form::{Form, When};
 use crate::exec::properties::Moves;
@@ -17,7 +18,6 @@ use crate::exec::scalar::exec_mask::Function;
 use crate::inst::Op;
 use crate::lanes::BackendKind;
 use crate::tier1::analysis::covered::changes_exec;
-use crate::tier1::analysis::known::KnownLoads;
 use crate::tier1::analysis::wanted::Wanted;
 use crate::tier1::analysis::{template, touched};
 use crate::tier1::x86::affine::{Affine, Known};
@@ -27,6 +27,7 @@ use crate::tier1::x86::avx512::memory;
 use crate::tier1::x86::avx512::rows::Pair;
 use crate::tier1::x86::body::Body;
 use crate::tier1::x86::scalar as scalars;
+use crate::tier1::x86::{known as known_code, times};
 
 /// Elements of a program that is compiled so: longer ones are hardly any faster by it.
 const LONGEST: usize = 192;
@@ -84,7 +85,7 @@ impl Compiler<'_> {
     ) -> Known<()> {
         let halves = self.source.halves;
         self.a.bind(entry);
-        known.compare(&mut self.a, refuses);
+        known_code::compare(known, &mut self.a, refuses);
         self.a.load(Integer::Mov, false, Gpr::Rax, of_follower(offset_of!(Follower, v0)));
         let counters = self.callee.counters;
         let (stored, filled) = (self.a.stored.len(), self.a.filled);
@@ -96,7 +97,7 @@ impl Compiler<'_> {
             if leaders[at]
                 && let Some(counters) = counters
             {
-                counters.begin_block(body.a, at);
+                times::begin_block(counters, body.a, at);
             }
             body.at = at;
             body.rows.unlock();

@@ -8,11 +8,11 @@ use crate::exec::Follower;
 use crate::exec::di::{Flow, Machine};
 use crate::exec::waves::succession::Succession;
 use crate::lanes::BackendKind;
+use crate::tier1::analysis::source::Source;
 use crate::tier1::analysis::touched::{LINE, Touched, ranges};
 use crate::tier1::x86::asm::{Assembler, At, Condition, Gpr, Integer, Label, Operand, Zmm};
 use crate::tier1::x86::avx512::rows::in_memory;
 use crate::tier1::x86::body::{EXEC, MACHINE, WAVE, scalar};
-use crate::tier1::x86::code::Source;
 use crate::tier1::x86::encoding::{VMOVUPS_LOAD, VMOVUPS_STORE, VPXORD};
 use crate::wave::Wave;
 

@@ -4,16 +4,16 @@ use std::process::Command;
 use iced_x86::{Code as Opcode, Decoder, DecoderOptions};
 
 use super::*;
+use crate::exec::compiled::times::Counters;
 use crate::exec::di::{Flow, Kind};
 use crate::exec::form::Form;
 use crate::inst::Op;
 use crate::lanes::BackendKind;
+use crate::tier1::analysis::source::bare;
 use crate::tier1::analysis::touched::touched;
 use crate::tier1::x86::body::Callee;
-use crate::tier1::x86::code::bare;
 use crate::tier1::x86::compile::compile;
 use crate::tier1::x86::tests::{KERNELS, KINDS, elements, halves};
-use crate::tier1::x86::times::Counters;
 
 fn make(source: Source<'_>) -> Made {
     let Source { code, forms, halves, .. } = source;

@@ -7,10 +7,10 @@
 //!
 //! Source: linux `amdkfd/cwsr_trap_handler_gfx10.asm`, the protocol between the handler and the hardware.
 
-use crate::exec::Lds;
+use super::Wave;
+use super::lds::Lds;
 use crate::registers::slot;
-use crate::trap::{status, trapsts};
-use crate::wave::Wave;
+use crate::wave::trap::{status, trapsts};
 
 /// Bytes between the handler's first instruction and the one that restored waves begin at.
 const RESTORE_ENTRY: u64 = 4;

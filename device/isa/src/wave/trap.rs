@@ -3,10 +3,10 @@
 //! Bit positions: `SQ_WAVE_STATUS`, `SQ_WAVE_TRAPSTS` and `SQ_WAVE_MODE` of gfx11 as linux
 //! `amdkfd/cwsr_trap_handler_gfx10.asm` and ROCr's `trap_handler.s` use them; how a trap enters, RDNA3 ISA, `S_TRAP`.
 
-use crate::exec::FaultCause;
+use super::Wave;
+use super::fault::FaultCause;
 use crate::mem::FaultKind;
 use crate::registers::slot;
-use crate::wave::Wave;
 
 /// A process's trap handler, `SQ_SHADER_TBA` and `SQ_SHADER_TMA`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -93,6 +93,21 @@ pub enum TrapCause<'a> {
 }
 
 impl Wave {
+    /// `STATUS` with the bits that other registers imply: `SCC`, `EXECZ`, `VCCZ`.
+    pub(crate) fn status_bits(&self) -> u32 {
+        let is_zero = |register| u32::from(self.mask(register) == 0);
+        self.status
+            | self.s[slot::SCC]
+            | is_zero(slot::EXEC) << status::EXECZ
+            | is_zero(slot::VCC) << status::VCCZ
+    }
+
+    /// A lane mask, as wide as the wave.
+    #[inline(always)]
+    pub(crate) fn mask(&self, register: usize) -> u64 {
+        if self.halves == 1 { u64::from(self.s[register]) } else { self.pair(register) }
+    }
+
     /// Enters the trap handler; `false`, and nothing changed, when there is none, when the wave is in it already, or when
     /// the fault is the engine's own lack of an operation or poison.
     ///

@@ -21,6 +21,7 @@ mod sync {
     pub(crate) use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 }
 
+use crate::registers::RegisterFile;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -31,6 +32,7 @@ use compiler::Asked;
 use once::Once;
 
 use crate::code_store::KeptCode;
+use crate::exec::compiled::{Compiled, Compiler};
 use crate::exec::di::{Di, Role};
 use crate::exec::form::Form;
 use crate::exec::vector::exceptions::WATCHED;
@@ -38,7 +40,14 @@ use crate::exec::{CodeTimes, FaultCause};
 use crate::inst::Arch;
 use crate::lanes::{Backend, BackendKind, Tier};
 use crate::mem::{Apertures, Global};
-use crate::tier1::{Compiled, HOT, INSTRUCTIONS_OF_A_USE, LARGE, MAX_ELEMENTS};
+
+/// Uses of a region after which it is compiled. So many instructions of it count as one more.
+const HOT: u32 = 48;
+const INSTRUCTIONS_OF_A_USE: u64 = 256;
+/// Elements from which on a region is compiled beside the interpreter: some milliseconds.
+const LARGE: usize = 2048;
+/// Most elements that a region is compiled with: larger ones stay in tier 0.
+const MAX_ELEMENTS: usize = 1 << 16;
 
 /// Most code one region takes in.
 pub(crate) const MAX_REGION_BYTES: usize = 256 << 10;
@@ -58,6 +67,8 @@ pub(crate) struct Region {
     pub(crate) roles: Box<[Role]>,
     /// Form of each element of `code`, for compiled code.
     pub(crate) forms: Box<[Form]>,
+    /// Maker of the region's machine code, if it may get any.
+    pub(crate) compiler: Option<&'static dyn Compiler>,
     /// Rule for when the region is compiled.
     pub(crate) tier: Tier,
     /// Host instructions that the region was lowered for, and that its compiled code uses.
@@ -118,7 +129,9 @@ impl Region {
     /// Returns true if compiled code executes this element without its handler.
     pub(crate) fn has_template(&self, index: usize) -> bool {
         let element = self.code.get(index).zip(self.forms.get(index));
-        element.is_some_and(|(di, form)| Compiled::has_template(self.kind, *form, di, self.key.halves))
+        element.zip(self.compiler).is_some_and(|((di, form), compiler)| {
+            compiler.has_template(self.kind, *form, di, self.key.halves)
+        })
     }
 
     /// Counts a use of the region by the interpreter, which has executed `instructions` instructions of it.
@@ -172,7 +185,7 @@ impl Region {
 
     /// Returns true if the region writes registers that the halves of a wave share.
     fn shares_registers(&self) -> bool {
-        self.key.second_from != 0 && self.arch.registers().unified.is_none()
+        self.key.second_from != 0 && RegisterFile::of(self.arch).unified.is_none()
     }
 
     /// Makes its machine code, unless it was decided before whether it gets any.
@@ -186,7 +199,7 @@ impl Region {
             if !compiles || !plain {
                 return None;
             }
-            let compiled = Compiled::new(self)?;
+            let compiled = self.compiler?.compile(self)?;
             if let Some(charge) = &self.charge {
                 charge.add(compiled.bytes());
             }
@@ -469,7 +482,7 @@ impl CodeCache {
             |global| {
                 let region = crate::exec::lower::region(arch, backend, key, apertures, global);
                 let charge = Some(Charge::new(&self.code.budget, region.bytes()));
-                Region { kept: self.code.kept.clone(), charge, ..region }
+                Region { compiler: crate::compiler(), kept: self.code.kept.clone(), charge, ..region }
             },
         );
         region.was_looked_for();

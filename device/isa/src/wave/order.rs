@@ -6,7 +6,7 @@
 //! thousands of instructions before the next wave has its turn. So it stops once between two barriers, before its
 //! first store to LDS after a load of it, until the others have come as far.
 
-use crate::wave::Wave;
+use super::Wave;
 
 /// The wave is one of several that take turns.
 const TAKES_TURNS: u8 = 1;

@@ -1,14 +1,7 @@
 //! Local data share of one workgroup.
 
-use super::barrier::Barriers;
-use crate::exec::di::{Di, Flow, Machine};
-use crate::exec::vector::lane::for_each_active;
-use crate::lanes::LDS_STORAGE;
-use crate::registers::slot;
-use crate::wave::Wave;
-
-/// Bytes of LDS a workgroup can have.
-pub const MAX_LDS_SIZE: u32 = 64 << 10;
+use super::barriers::Barriers;
+use crate::lanes::{LDS_STORAGE, MAX_LDS_SIZE};
 
 // Bytes after the end that wide accesses at the last address may touch; never visible.
 const STORAGE: usize = LDS_STORAGE;
@@ -144,16 +137,4 @@ impl Lds {
         }
         Some(())
     }
-}
-
-/// Puts the words in the row `src[0]` side by side, from `M0[15:0]` plus `imm` on, as stores by DS instructions.
-pub(crate) fn put_lanes(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
-    let base = (w.s[slot::M0] & 0xffff).wrapping_add(d.imm);
-    for_each_active(w, |w, lane| {
-        let at = base.wrapping_add(lane * 4);
-        if m.lds.contains(at, 4) {
-            m.lds.put(at, d.src[0].lane(w, lane).to_le_bytes());
-        }
-    });
-    Flow::NEXT
 }

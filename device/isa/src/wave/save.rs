@@ -2,13 +2,14 @@
 //!
 //! Lowered code is not part of it: a wave is at an address, and the code there is lowered again.
 
+use crate::registers::RegisterFile;
 use serde::{Deserialize, Serialize};
 
-use crate::exec::waves::barrier::BARRIERS;
-use crate::exec::waves::resume::PartlyDone;
 use crate::inst::{Arch, WaveSize};
 use crate::registers::{MAX_VGPR_BLOCKS, slot};
-use crate::trap::TrapHandler;
+use crate::wave::barriers::BARRIERS;
+use crate::wave::partly_done::PartlyDone;
+use crate::wave::trap::TrapHandler;
 use crate::wave::{Wave, WaveInit};
 
 /// Scalar registers of a wave that are state: the others are constants, and values that instructions refresh.
@@ -153,7 +154,7 @@ impl Wave {
     /// Registers that `arch` does not have, or contents of other registers than it says. Any other value is one that a
     /// program could have brought about.
     pub fn restore(arch: Arch, saved: &SavedWave) -> Result<Self, Error> {
-        let file = arch.registers();
+        let file = RegisterFile::of(arch);
         let (own, all) = (saved.vgpr_count, saved.registers);
         let shares = saved.size == WaveSize::Wave64 && file.unified.is_none();
         if all > file.allocation() || own > all || (own != all && !shares) {
@@ -220,7 +221,7 @@ impl Wave {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trap::TrapCause;
+    use crate::wave::trap::TrapCause;
 
     fn wave(size: WaveSize, vgpr_count: u16, shared_vgprs: u16) -> Wave {
         let init = WaveInit { wave_size: size, vgpr_count, shared_vgprs, ..WaveInit::default() };
