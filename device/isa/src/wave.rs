@@ -154,7 +154,7 @@ pub struct Wave {
     pub(crate) handler: TrapHandler,
     /// Progress of instructions that faulted: one of the program, and one of its trap handler.
     pub(crate) partly_done: [PartlyDone; 2],
-    /// Accesses of LDS since the last barrier, as bits (`exec/memory/ds/order.rs`).
+    /// Accesses of LDS since the last barrier, as bits (`wave/order.rs`).
     pub(crate) lds_order: u8,
     /// Address of the last `s_barrier`, `s_barrier_wait` or `s_trap`.
     pub(crate) stopped_at: u64,

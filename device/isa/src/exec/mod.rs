@@ -17,7 +17,7 @@ pub(crate) mod memory;
 pub(crate) mod properties;
 pub(crate) mod scalar;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod tools;
 pub(crate) mod vector;
 pub(crate) mod waves;
@@ -78,7 +78,7 @@ pub enum Stop {
     Sleep,
     /// The budget is used up.
     Budget,
-    /// The next instruction is for the wave's next turn (`exec/memory/ds/order.rs`).
+    /// The next instruction is for the wave's next turn (`wave/order.rs`).
     Turn,
     /// `s_sendmsg`: for the driver (`MSG_INTERRUPT`), the stall or trap machinery.
     Message {

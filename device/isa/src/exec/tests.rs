@@ -98,7 +98,7 @@ fn set(wave: &mut Wave, row: u32, lane: u32, bits: u32, value: u64) {
 }
 
 #[expect(unsafe_code, reason = "handlers are compiled for a backend the host has")]
-pub(super) fn call(handler: Handler, wave: &mut Wave, di: &Di) {
+pub(crate) fn call(handler: Handler, wave: &mut Wave, di: &Di) {
     let (mut tlb, mut lds) = (Tlb::new(), Lds::new(0));
     let mut machine = Machine {
         global: Global { mmu: &Nothing, tlb: &mut tlb },

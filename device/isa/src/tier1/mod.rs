@@ -10,6 +10,10 @@
 #[cfg(target_arch = "x86_64")]
 mod analysis;
 #[cfg(target_arch = "x86_64")]
+mod masm;
+#[cfg(target_arch = "x86_64")]
+mod scalar;
+#[cfg(target_arch = "x86_64")]
 mod x86;
 
 /// The compiler for the host's processor, if there is one.

@@ -15,7 +15,7 @@ pub(crate) const ZERO_ROW: Row = [Chunk([0; 16]); 2];
 
 /// The vector registers.
 #[derive(Clone)]
-pub(crate) struct Vgprs(Box<[Row; ROWS]>);
+pub(crate) struct Vgprs(pub(super) Box<[Row; ROWS]>);
 
 impl Vgprs {
     pub(super) fn new() -> Self {

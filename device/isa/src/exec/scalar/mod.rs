@@ -3,4 +3,4 @@
 pub(crate) mod control;
 pub(crate) mod exec_mask;
 pub(crate) mod hwreg;
-pub(super) mod sop;
+pub(crate) mod sop;

@@ -5,13 +5,12 @@
 //! first access have been found to follow each other, so do those of the others, as sums of 64 bits with the same
 //! number keep distances. So code looks once and keeps its finding in its frame.
 
-use super::{template, touched};
+use super::elements::bytes;
+use super::{elements, template, touched};
 use crate::exec::di::{Di, Kind};
 use crate::exec::form::Form;
 use crate::inst::Op;
 use crate::registers::slot;
-use crate::tier1::x86::avx512::elements::bytes;
-use crate::tier1::x86::avx512::memory;
 
 /// Number of findings that code can keep at a time.
 pub(crate) const SLOTS: usize = 4;
@@ -137,7 +136,7 @@ pub(crate) fn alike(elements: &[(Form, &Di)], halves: u32) -> Vec<Option<Alike>>
     let mut accesses: Vec<(usize, Kin, u32)> = Vec::new();
     for (at, &(form, d)) in elements.iter().enumerate() {
         if let Form::GlobalLoad(moves) | Form::GlobalStore(moves) = form
-            && memory::has(form, false)
+            && elements::has(form, false)
             && d.src[0].kind == Kind::Vector
         {
             // With a scalar base there is one row of offsets.

@@ -1,15 +1,11 @@
 //! Elements that compiled code does without their handlers, and elements that may change EXEC.
 
-use super::template;
+use super::{EXEC, elements, permuted, template};
 use crate::exec::di::{Di, Kind, flag};
 use crate::exec::form::Form;
 use crate::exec::vector::cmp::Operands;
 use crate::inst::Op;
-use crate::tier1::x86::body::EXEC;
-use crate::tier1::x86::{
-    avx512::{half, memory, permute},
-    scalar as scalars, smem,
-};
+use crate::tier1::scalar as scalars;
 
 /// Returns true if compiled code does an element without its handler.
 pub(crate) fn is_covered(form: Form, d: &Di, halves: u32) -> bool {
@@ -38,18 +34,18 @@ pub(crate) fn is_covered(form: Form, d: &Di, halves: u32) -> bool {
         Form::Saturating(_) => d.flags & (flag::SLOW | flag::DST_HIGH) == 0 && d.omod == 0,
         Form::Select => plain && d.src[2].kind == Kind::Scalar,
         Form::Scalar(op) => scalars::has(op),
-        Form::Packed(op) => plain && half::packed(op, d).is_some(),
+        Form::Packed(op) => plain && template::packed(op, d).is_some(),
         Form::Mixed(_) => d.flags & (flag::SLOW | flag::CLAMP) == 0,
-        Form::ScalarLoad(dwords) => smem::has(dwords, d),
+        Form::ScalarLoad(dwords) => elements::has_scalar_load(dwords, d),
         Form::Keep | Form::Look | Form::ExecMask { .. } | Form::Branch(_) | Form::Barrier | Form::End => true,
-        form if form.is_memory() => memory::has(form, false),
-        form => plain && permute::has(form, d, halves),
+        form if form.is_memory() => elements::has(form, false),
+        form => plain && permuted::has(form, d, halves),
     }
 }
 
 /// Returns true if the handler does a covered element in a block all the same.
 pub(crate) fn is_by_handler(form: Form, d: &Di, masked: bool) -> bool {
-    form.is_memory() && !memory::has(form, masked) || permute::is_by_handler(form, d, masked)
+    form.is_memory() && !elements::has(form, masked) || permuted::is_by_handler(form, d, masked)
 }
 
 /// Returns true if an element may change EXEC.

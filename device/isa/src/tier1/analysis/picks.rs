@@ -1,6 +1,6 @@
 //! Orders of dwords: of elements in memory, and of their dwords in registers. A number names a dword of a register, or of two.
 
-use crate::tier1::x86::avx512::elements::steps;
+use super::elements::steps;
 
 /// Of eight elements of four dwords in two registers, the first and the second dwords, or the third and the fourth ones.
 pub(crate) static PICK_OF_FOUR: [[u32; 16]; 2] = [two_of_four(0), two_of_four(2)];

@@ -1,20 +1,25 @@
 //! Runs: elements that can be done for some lanes after the others.
 
-use super::template;
+use super::template::{self, Template};
+use super::{EXEC, SCC};
 use crate::exec::di::{Di, Kind};
 use crate::exec::form::{Form, When};
 use crate::registers::slot;
-use crate::tier1::x86::asm::{Assembler, At, Gpr, Integer};
-use crate::tier1::x86::body::{EXEC, SCC, scalar};
 
 /// Most elements of a run.
 pub(crate) const LONGEST: usize = 512;
 
-/// Offset of the scalars in the frame while a loop is done for some lanes after the others: after the bytes that one
-/// register takes, and before the room for a row.
-const FRAME: i32 = 64;
-/// Words there: the count of instructions, and scalar registers that the loop writes.
-const ROOM: usize = 16;
+/// Words that a back end has room for: the count of instructions, and scalar registers that the loop writes.
+pub(crate) const ROOM: usize = 16;
+
+/// Returns true if an element can be done for some lanes after the others: it never goes to its handler.
+pub(crate) fn is_of_lanes(form: Form, d: &Di) -> bool {
+    match form {
+        Form::Vector(op) => template::vector(op, d)
+            .is_some_and(|template| !matches!(template, Template::Extreme(..) | Template::Curve(_))),
+        form => form.is_arithmetic(),
+    }
+}
 
 /// Scalar registers that an element of the lanes takes for all lanes, and those that it takes for masks.
 pub(crate) fn scalars_of(form: Form, d: &Di) -> (Vec<u32>, Vec<u32>) {
@@ -137,30 +142,6 @@ pub(crate) struct Loop {
     pub(crate) written: Vec<u32>,
     /// Masks that lanes write.
     pub(crate) masks: Vec<u32>,
-}
-
-/// Keeps the state that a loop's rounds begin with: the scalar registers that they write, and the count of
-/// instructions.
-pub(crate) fn keep(a: &mut Assembler, written: &[u32], executed: Gpr) {
-    for (n, &register) in written.iter().enumerate() {
-        a.load(Integer::Mov, false, Gpr::Rax, scalar(register));
-        a.store(false, kept(n + 2), Gpr::Rax);
-    }
-    a.store(true, kept(0), executed);
-}
-
-/// Sets that state back, for the rounds of the next lanes.
-pub(crate) fn set_back(a: &mut Assembler, written: &[u32], executed: Gpr) {
-    for (n, &register) in written.iter().enumerate() {
-        a.load(Integer::Mov, false, Gpr::Rax, kept(n + 2));
-        a.store(false, scalar(register), Gpr::Rax);
-    }
-    a.load(Integer::Mov, true, executed, kept(0));
-}
-
-/// A word of the frame; the count of instructions takes the first two.
-fn kept(word: usize) -> At {
-    At(Gpr::Rsp, FRAME + word as i32 * 4)
 }
 
 /// Returns the loop that a block's elements, without its branch, make, if they do. Every few lanes then go through as

@@ -1,12 +1,144 @@
 //! Operations that compiled code does itself, and their templates.
 
+use super::elements::registers;
 use crate::exec::di::{Di, Kind, Source, flag};
 use crate::exec::form::Form;
+use crate::exec::vector::vop3p::high;
 use crate::inst::Op;
-use crate::tier1::x86::avx512::curves::Curve;
-use crate::tier1::x86::avx512::elements::registers;
-use crate::tier1::x86::avx512::half::{self, Arithmetic};
-use crate::tier1::x86::encoding::*;
+
+/// A function of two numbers of 32 bits that back ends have an instruction for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Two {
+    And,
+    Or,
+    Xor,
+    Add,
+    Subtract,
+    /// The low half of the product.
+    Multiply,
+    MinUnsigned,
+    MaxUnsigned,
+    MinSigned,
+    MaxSigned,
+    /// Of singles, rounded once.
+    AddSingles,
+    MultiplySingles,
+}
+
+/// A shift of 32 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shift {
+    Left,
+    Right,
+    /// To the right, with the sign.
+    Signed,
+}
+
+/// The number that is chosen of two singles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extreme {
+    Least,
+    Most,
+}
+
+/// An integer that becomes a single.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Integer {
+    Signed,
+    Unsigned,
+}
+
+/// A function of two integers of 16 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Words {
+    Add,
+    Subtract,
+    Multiply,
+    MinUnsigned,
+    MaxUnsigned,
+    MinSigned,
+    MaxSigned,
+}
+
+/// A function that has a template.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Curve {
+    Root,
+    ReciprocalRoot,
+    PowerOfTwo,
+}
+
+/// An operation on halves or on doubles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arithmetic {
+    Add,
+    Multiply,
+    /// `a - b`, the sum with `-b`.
+    Subtract,
+    /// `b - a`, the sum with `-a`.
+    ReverseSubtract,
+    Fused,
+}
+
+impl Arithmetic {
+    pub(crate) fn arity(self) -> usize {
+        if self == Arithmetic::Fused { 3 } else { 2 }
+    }
+}
+
+/// The operation on halves, if compiled code does it.
+pub(crate) fn of_halves(op: Op) -> Option<Arithmetic> {
+    Some(match op {
+        Op::V_ADD_F16 | Op::V_PK_ADD_F16 => Arithmetic::Add,
+        Op::V_SUB_F16 => Arithmetic::Subtract,
+        Op::V_MUL_F16 | Op::V_PK_MUL_F16 => Arithmetic::Multiply,
+        Op::V_SUBREV_F16 => Arithmetic::ReverseSubtract,
+        Op::V_FMA_F16
+        | Op::V_FMAC_F16
+        | Op::V_FMAAK_F16
+        | Op::V_FMAMK_F16
+        | Op::V_PK_FMA_F16
+        | Op::V_PK_FMAC_F16 => Arithmetic::Fused,
+        _ => return None,
+    })
+}
+
+/// The operation on doubles, if compiled code does it.
+pub(crate) fn of_doubles(op: Op) -> Option<Arithmetic> {
+    Some(match op {
+        Op::V_ADD_F64 => Arithmetic::Add,
+        Op::V_MUL_F64 => Arithmetic::Multiply,
+        Op::V_FMA_F64 => Arithmetic::Fused,
+        _ => return None,
+    })
+}
+
+/// The operation on whole 16-bit integers side by side, if compiled code does it.
+pub(crate) fn of_words(op: Op) -> Option<Words> {
+    Some(match op {
+        Op::V_PK_ADD_U16 | Op::V_PK_ADD_I16 => Words::Add,
+        Op::V_PK_SUB_U16 | Op::V_PK_SUB_I16 => Words::Subtract,
+        Op::V_PK_MUL_LO_U16 => Words::Multiply,
+        Op::V_PK_MIN_U16 => Words::MinUnsigned,
+        Op::V_PK_MAX_U16 => Words::MaxUnsigned,
+        Op::V_PK_MIN_I16 => Words::MinSigned,
+        Op::V_PK_MAX_I16 => Words::MaxSigned,
+        _ => return None,
+    })
+}
+
+/// Sources of a packed operation, if compiled code does it with these operands.
+pub(crate) fn packed(op: Op, d: &Di) -> Option<usize> {
+    if let Some(arithmetic) = of_halves(op) {
+        return Some(arithmetic.arity());
+    }
+    // Low halves of low ones, high halves of high ones, of registers.
+    let straight = (0..2).all(|n| {
+        let source = &d.src[n];
+        source.kind == Kind::Vector && !source.high && d.imm >> (high::SELECT + n as u32) & 1 != 0
+    });
+    (of_words(op).is_some() && straight).then_some(2)
+}
 
 /// Way in which a vector operation is done on sixteen lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,11 +146,11 @@ pub(crate) enum Template {
     Move,
     Not,
     /// `op(a, b)`.
-    Two(Evex),
+    Two(Two),
     /// `op(b, a)`.
-    Swapped(Evex),
+    Swapped(Two),
     /// `op(a, b)` of singles.
-    Float(Evex),
+    Float(Two),
     /// `a - b` of singles, the sum with `-b`.
     Subtract,
     /// `b - a` of singles, the sum with `-a`.
@@ -26,15 +158,15 @@ pub(crate) enum Template {
     /// `a * b + c` of singles, rounded once.
     Fused,
     /// The smaller or larger of two singles: what a comparison chooses, and what zeros of both signs become.
-    Extreme(Evex, Evex),
-    /// A function of the bits of `a`, `b` and `c`, as `vpternlogd` has it.
+    Extreme(Extreme),
+    /// A function of the bits of `a`, `b` and `c`: bit `4 * a + 2 * b + c` of this number.
     Bits(u8),
     /// `second(first(a, b), c)`.
-    Chain(Evex, Evex),
-    /// `b` shifted by `a`, by lanes and by a constant.
-    Shift(Evex, Evex),
+    Chain(Two, Two),
+    /// `b` shifted by `a`.
+    Shift(Shift),
     /// `op(a << b, c)`.
-    ShiftThen(Evex),
+    ShiftThen(Two),
     /// `(a + b) << c`.
     AddShift,
     /// Bits of `a` from `b` on, as many as `c` says: both are constants.
@@ -47,7 +179,7 @@ pub(crate) enum Template {
     /// The high half of the product.
     MultiplyHigh,
     /// Sources are integers, the result is a single.
-    Convert(Evex),
+    Convert(Integer),
     /// A pair shifted left by a constant.
     ShiftPair,
     /// A pair.
@@ -93,7 +225,7 @@ impl Template {
             | Template::Float(_)
             | Template::Subtract
             | Template::ReverseSubtract
-            | Template::Extreme(..)
+            | Template::Extreme(_)
             | Template::Shift(..)
             | Template::Multiply24
             | Template::MultiplyHigh
@@ -116,7 +248,7 @@ impl Template {
                 | Template::Subtract
                 | Template::ReverseSubtract
                 | Template::Fused
-                | Template::Extreme(..)
+                | Template::Extreme(_)
                 | Template::ToUnsigned
                 | Template::ToSigned
                 | Template::Reciprocal
@@ -149,51 +281,51 @@ pub(crate) fn vector(op: Op, d: &Di) -> Option<Template> {
     Some(match op {
         Op::V_MOV_B32 => Template::Move,
         Op::V_NOT_B32 => Template::Not,
-        Op::V_AND_B32 => Template::Two(VPANDD),
-        Op::V_OR_B32 => Template::Two(VPORD),
-        Op::V_XOR_B32 => Template::Two(VPXORD),
+        Op::V_AND_B32 => Template::Two(Two::And),
+        Op::V_OR_B32 => Template::Two(Two::Or),
+        Op::V_XOR_B32 => Template::Two(Two::Xor),
         Op::V_OR3_B32 => Template::Bits(0xfe),
         Op::V_XOR3_B32 => Template::Bits(0x96),
         Op::V_AND_OR_B32 => Template::Bits(0xea),
         Op::V_BFI_B32 => Template::Bits(0xca),
-        Op::V_ADD_NC_U32 | Op::V_ADD_NC_I32 => Template::Two(VPADDD),
-        Op::V_SUB_NC_U32 | Op::V_SUB_NC_I32 => Template::Two(VPSUBD),
-        Op::V_SUBREV_NC_U32 => Template::Swapped(VPSUBD),
-        Op::V_MUL_LO_U32 => Template::Two(VPMULLD),
-        Op::V_MIN_U32 => Template::Two(VPMINUD),
-        Op::V_MAX_U32 => Template::Two(VPMAXUD),
-        Op::V_MIN_I32 => Template::Two(VPMINSD),
-        Op::V_MAX_I32 => Template::Two(VPMAXSD),
-        Op::V_ADD3_U32 => Template::Chain(VPADDD, VPADDD),
-        Op::V_XAD_U32 => Template::Chain(VPXORD, VPADDD),
-        Op::V_MIN3_U32 => Template::Chain(VPMINUD, VPMINUD),
-        Op::V_MAX3_U32 => Template::Chain(VPMAXUD, VPMAXUD),
-        Op::V_MIN3_I32 => Template::Chain(VPMINSD, VPMINSD),
-        Op::V_MAX3_I32 => Template::Chain(VPMAXSD, VPMAXSD),
-        Op::V_MAXMIN_U32 => Template::Chain(VPMAXUD, VPMINUD),
-        Op::V_MINMAX_U32 => Template::Chain(VPMINUD, VPMAXUD),
-        Op::V_MAXMIN_I32 => Template::Chain(VPMAXSD, VPMINSD),
-        Op::V_MINMAX_I32 => Template::Chain(VPMINSD, VPMAXSD),
-        Op::V_LSHLREV_B32 => Template::Shift(VPSLLVD, VPSLLD),
-        Op::V_LSHRREV_B32 => Template::Shift(VPSRLVD, VPSRLD),
-        Op::V_ASHRREV_I32 => Template::Shift(VPSRAVD, VPSRAD),
-        Op::V_LSHL_ADD_U32 => Template::ShiftThen(VPADDD),
-        Op::V_LSHL_OR_B32 => Template::ShiftThen(VPORD),
+        Op::V_ADD_NC_U32 | Op::V_ADD_NC_I32 => Template::Two(Two::Add),
+        Op::V_SUB_NC_U32 | Op::V_SUB_NC_I32 => Template::Two(Two::Subtract),
+        Op::V_SUBREV_NC_U32 => Template::Swapped(Two::Subtract),
+        Op::V_MUL_LO_U32 => Template::Two(Two::Multiply),
+        Op::V_MIN_U32 => Template::Two(Two::MinUnsigned),
+        Op::V_MAX_U32 => Template::Two(Two::MaxUnsigned),
+        Op::V_MIN_I32 => Template::Two(Two::MinSigned),
+        Op::V_MAX_I32 => Template::Two(Two::MaxSigned),
+        Op::V_ADD3_U32 => Template::Chain(Two::Add, Two::Add),
+        Op::V_XAD_U32 => Template::Chain(Two::Xor, Two::Add),
+        Op::V_MIN3_U32 => Template::Chain(Two::MinUnsigned, Two::MinUnsigned),
+        Op::V_MAX3_U32 => Template::Chain(Two::MaxUnsigned, Two::MaxUnsigned),
+        Op::V_MIN3_I32 => Template::Chain(Two::MinSigned, Two::MinSigned),
+        Op::V_MAX3_I32 => Template::Chain(Two::MaxSigned, Two::MaxSigned),
+        Op::V_MAXMIN_U32 => Template::Chain(Two::MaxUnsigned, Two::MinUnsigned),
+        Op::V_MINMAX_U32 => Template::Chain(Two::MinUnsigned, Two::MaxUnsigned),
+        Op::V_MAXMIN_I32 => Template::Chain(Two::MaxSigned, Two::MinSigned),
+        Op::V_MINMAX_I32 => Template::Chain(Two::MinSigned, Two::MaxSigned),
+        Op::V_LSHLREV_B32 => Template::Shift(Shift::Left),
+        Op::V_LSHRREV_B32 => Template::Shift(Shift::Right),
+        Op::V_ASHRREV_I32 => Template::Shift(Shift::Signed),
+        Op::V_LSHL_ADD_U32 => Template::ShiftThen(Two::Add),
+        Op::V_LSHL_OR_B32 => Template::ShiftThen(Two::Or),
         Op::V_ADD_LSHL_U32 => Template::AddShift,
         Op::V_BFE_U32 if constant(1) && constant(2) => Template::Extract,
         Op::V_ALIGNBIT_B32 if constant(2) => Template::Align,
         Op::V_MUL_U32_U24 => Template::Multiply24,
         Op::V_MAD_U32_U24 => Template::MultiplyAdd24,
         Op::V_MUL_HI_U32 => Template::MultiplyHigh,
-        Op::V_CVT_F32_I32 => Template::Convert(VCVTDQ2PS),
-        Op::V_CVT_F32_U32 => Template::Convert(VCVTUDQ2PS),
-        Op::V_ADD_F32 => Template::Float(VADDPS),
+        Op::V_CVT_F32_I32 => Template::Convert(Integer::Signed),
+        Op::V_CVT_F32_U32 => Template::Convert(Integer::Unsigned),
+        Op::V_ADD_F32 => Template::Float(Two::AddSingles),
         Op::V_SUB_F32 => Template::Subtract,
-        Op::V_MUL_F32 => Template::Float(VMULPS),
+        Op::V_MUL_F32 => Template::Float(Two::MultiplySingles),
         Op::V_SUBREV_F32 => Template::ReverseSubtract,
         Op::V_FMA_F32 | Op::V_FMAC_F32 | Op::V_FMAAK_F32 | Op::V_FMAMK_F32 => Template::Fused,
-        Op::V_MIN_F32 => Template::Extreme(VMINPS, VPORD),
-        Op::V_MAX_F32 => Template::Extreme(VMAXPS, VPANDD),
+        Op::V_MIN_F32 => Template::Extreme(Extreme::Least),
+        Op::V_MAX_F32 => Template::Extreme(Extreme::Most),
         Op::V_LSHLREV_B64 if constant(0) && d.src[1].is_plain_vector() => Template::ShiftPair,
         Op::V_MOV_B64 => Template::MovePair,
         Op::V_LSHL_ADD_U64 if constant(1) => Template::ShiftAddPair,
@@ -211,9 +343,7 @@ pub(crate) fn vector(op: Op, d: &Di) -> Option<Template> {
         Op::V_CVT_F16_F32 => Template::SingleToHalf,
         Op::V_CVT_PK_RTZ_F16_F32 => Template::SinglesToHalves,
         _ => {
-            return half::of_halves(op)
-                .map(Template::Halves)
-                .or_else(|| half::of_doubles(op).map(Template::Doubles));
+            return of_halves(op).map(Template::Halves).or_else(|| of_doubles(op).map(Template::Doubles));
         }
     })
 }
@@ -314,7 +444,7 @@ pub(crate) fn rows(form: Form, d: &Di, halves: u32) -> Vec<u32> {
             source(2, dwords);
         }
         Form::Packed(_) | Form::Mixed(_) => {
-            let sources = if let Form::Packed(op) = form { half::packed(op, d) } else { Some(3) };
+            let sources = if let Form::Packed(op) = form { packed(op, d) } else { Some(3) };
             (0..sources.unwrap_or_default()).for_each(|n| source(n, 1));
         }
         Form::Permute(_) | Form::Swizzle | Form::PermuteRow { .. } | Form::ReadLane | Form::ReadFirstLane => {

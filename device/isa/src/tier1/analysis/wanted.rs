@@ -4,11 +4,10 @@
 //! there. Most often the next such sum writes the mask anew before anything reads it in its scalar register. Then it
 //! need not get there.
 
-use super::runs::{mask_of, scalars_of};
+use super::EXEC;
+use super::runs::{is_of_lanes, mask_of, scalars_of};
 use crate::exec::di::Di;
 use crate::exec::form::Form;
-use crate::tier1::x86::avx512::sixteens::is_of_lanes;
-use crate::tier1::x86::body::EXEC;
 
 /// Number of elements after one that are looked at.
 const FURTHEST: usize = 16;

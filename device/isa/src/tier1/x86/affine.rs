@@ -13,8 +13,8 @@ use crate::exec::vector::cmp::{EQUAL, GREATER, LESS, Operands};
 use crate::exec::waves::succession::{Stretch, Succession};
 use crate::inst::Op;
 use crate::mem::{Span, Tlb, TlbEntry};
+use crate::tier1::analysis::elements::steps;
 use crate::tier1::analysis::template;
-use crate::tier1::x86::avx512::elements::steps;
 
 mod sums;
 

@@ -36,23 +36,6 @@ const OF_SPAN: Gpr = Gpr::R8;
 /// Bytes of a row.
 const ROW: i32 = 128;
 
-/// Returns true if there is code for a function of `bits` bits.
-pub(crate) fn has(function: Function, bits: u32) -> bool {
-    let known = !matches!(
-        function,
-        Function::Wrap
-            | Function::CompareExchangeFloat
-            | Function::MinFloat
-            | Function::MaxFloat
-            | Function::MinNumber
-            | Function::MaxNumber
-            | Function::AddHalves
-            | Function::AddBrains
-            | Function::OrderedAdd
-    );
-    known && matches!(bits, 32 | 64)
-}
-
 /// An atomic, and the first rows of its operands.
 #[derive(Clone, Copy, Debug)]
 struct Atomic {

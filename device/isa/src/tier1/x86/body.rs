@@ -5,7 +5,6 @@ use core::ops::Range;
 
 use super::asm::{Assembler, At, Condition, Gpr, Integer, K0, Label, Mask, Operand, Place, Routine, Zmm};
 use super::encoding::{KMOVW, VMOVDQA32, VMOVUPS_LOAD, VMOVUPS_STORE, VPANDD, VPBROADCASTD, VPXORD};
-use super::scalar as scalars;
 use super::times;
 use crate::exec::compiled::known::KnownLoad;
 use crate::exec::compiled::times::Counters;
@@ -15,8 +14,9 @@ use crate::lanes::BackendKind;
 use crate::mem::Global;
 use crate::registers::slot;
 use crate::tier1::analysis::alike::{Alike, SLOTS};
+use crate::tier1::analysis::elements as moved;
 use crate::tier1::analysis::wanted::Wanted;
-use crate::tier1::x86::avx512::elements;
+use crate::tier1::scalar as scalars;
 use crate::tier1::x86::avx512::rows::{Pair, Rows, in_memory};
 use crate::wave::Wave;
 
@@ -215,7 +215,7 @@ impl Body<'_> {
             Form::GlobalLoad(moves) => self.global_load(moves, d),
             Form::GlobalStore(moves) => self.global_store(moves, d),
             Form::LdsLoad(moves) => self.lds_load(moves, d),
-            Form::LdsStore(moves) => self.lds_store(elements::registers(moves), d),
+            Form::LdsStore(moves) => self.lds_store(moved::registers(moves), d),
             Form::LdsLoadTwo(dwords) => self.lds_load_two(dwords, d),
             Form::LdsStoreTwo(dwords) => self.lds_store_two(dwords, d),
             Form::LdsAtomic(..) | Form::GlobalAtomic(..) => self.atomic(form, d),

@@ -21,7 +21,7 @@ use super::avx512::rows::{ROWS, Rows};
 use super::avx512::sixteens;
 use super::body::{Body, Callee, Cold, Exit, invoke, load_exec, restore, scalar};
 use super::body::{ELEMENTS, EXEC, FRAME, MACHINE, WAVE};
-use super::{avx2, code::Code, known as known_code, scalar as scalars, times};
+use super::{avx2, code::Code, known as known_code, times};
 use crate::exec::compiled::{NO_ENTRY, known::KnownLoads};
 use crate::exec::di::{Di, Flow, Machine};
 use crate::exec::form::Form;
@@ -32,9 +32,9 @@ use crate::tier1::analysis::source::Source;
 use crate::tier1::analysis::touched::{Touched, ranges};
 use crate::tier1::analysis::wanted::{Wanted, wanted};
 use crate::tier1::analysis::{guess, known, template};
+use crate::tier1::scalar as scalars;
 use crate::wave::Wave;
-use affine::Counting;
-use barrier::Rare;
+use {affine::Counting, barrier::Rare};
 
 /// Instructions that the wave has executed.
 const EXECUTED: Gpr = Gpr::R14;
@@ -143,7 +143,7 @@ impl Compiler<'_> {
     }
 
     /// Elements that blocks begin with: those after an element that may change EXEC or goes elsewhere, targets of
-    /// branches, and stores to LDS that a wave may have to wait at for its next turn (`exec/memory/ds/order.rs`), where it
+    /// branches, and stores to LDS that a wave may have to wait at for its next turn (`wave/order.rs`), where it
     /// comes in again.
     fn leaders(&self) -> Vec<bool> {
         let elements = self.source.code.len();

@@ -11,8 +11,10 @@ pub(super) mod compile;
 pub(super) mod encoding;
 pub(super) mod kept;
 pub(super) mod known;
+mod loops;
+mod masm;
+mod opcodes;
 pub(super) mod run;
-pub(super) mod scalar;
 pub(super) mod smem;
 #[cfg(test)]
 pub(super) mod tests;

@@ -1,20 +1,13 @@
 //! Scalar loads, and the end of a program.
 
 use super::asm::{At, Gpr, Integer, Operand, Zmm};
-use super::body::{Body, EXEC, scalar};
+use super::body::{Body, scalar};
 use super::encoding::{VMOVUPS_LOAD, VMOVUPS_STORE};
 use crate::exec::di::{Di, Kind};
 use crate::lanes::BackendKind;
 
 /// The low two bits of each part of an address count as 0.
 const WORDS: u32 = !3;
-
-/// Returns true if compiled code does a load of `dwords` dwords itself.
-pub(crate) fn has(dwords: u32, d: &Di) -> bool {
-    let base = d.src[0].kind == Kind::Scalar && d.src[0].value < EXEC;
-    let offset = matches!(d.src[1].kind, Kind::Scalar | Kind::Constant);
-    base && offset && matches!(dwords, 1..=4 | 8 | 16) && d.dst + dwords <= EXEC
-}
 
 impl Body<'_> {
     /// So many dwords to scalar registers from `dst` on, all or none of them.

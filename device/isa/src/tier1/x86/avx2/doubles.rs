@@ -1,10 +1,11 @@
 //! Operations on doubles, four at a time.
 
 use crate::exec::di::{Di, Kind, Source};
+use crate::tier1::analysis::template::Arithmetic;
 use crate::tier1::x86::asm::{Operand, Zmm};
-use crate::tier1::x86::avx512::half::Arithmetic;
 use crate::tier1::x86::body::{SIGN, scalar};
 use crate::tier1::x86::encoding::*;
+use crate::tier1::x86::opcodes;
 
 use super::lanes::T;
 use super::opcodes::*;
@@ -51,8 +52,8 @@ impl Pass<'_> {
                 self.four(source, upper, to);
             }
             match arithmetic {
-                Arithmetic::Two(_, op) => self.a.vex(op.narrow(), a, a, b),
-                _ => self.a.vex(VFMADD132PD, a, c, b),
+                Arithmetic::Fused => self.a.vex(VFMADD132PD, a, c, b),
+                _ => self.a.vex(opcodes::arithmetic(arithmetic).1.narrow(), a, a, b),
             }
             if !upper {
                 self.put(first, a);

@@ -2,9 +2,10 @@
 
 use crate::exec::di::{Di, Kind, Source};
 use crate::inst::Op;
-use crate::tier1::analysis::template::{self, Template};
+use crate::tier1::analysis::template::{self, Integer, Template};
 use crate::tier1::x86::asm::{Operand, Zmm};
 use crate::tier1::x86::encoding::*;
+use crate::tier1::x86::opcodes;
 
 use super::cache::{Key, RESULT};
 use super::opcodes::*;
@@ -74,7 +75,7 @@ impl Pass<'_> {
                 self.a.vex(VPXORD, to, a, constant(u32::MAX));
                 return to;
             }
-            Template::Convert(VCVTUDQ2PS) => {
+            Template::Convert(Integer::Unsigned) => {
                 // Both halves are exact, their sum is rounded once.
                 let a = self.register(x, false, t0);
                 self.a.vex_shift(VPSRLD.by(16), t1, a);
@@ -89,21 +90,21 @@ impl Pass<'_> {
             Template::Convert(op) => {
                 let a = self.operand(x, false, t0);
                 let to = place(self);
-                self.a.vex(op, to, ZERO, a);
+                self.a.vex(opcodes::integer(op), to, ZERO, a);
                 return to;
             }
             Template::Two(op) | Template::Float(op) => {
                 let a = self.register(x, float, t0);
                 let b = self.operand(y, float, t1);
                 let to = place(self);
-                self.a.vex(op, to, a, b);
+                self.a.vex(opcodes::two(op), to, a, b);
                 return to;
             }
             Template::Swapped(op) => {
                 let b = self.register(y, float, t1);
                 let a = self.operand(x, float, t0);
                 let to = place(self);
-                self.a.vex(op, to, b, a);
+                self.a.vex(opcodes::two(op), to, b, a);
                 return to;
             }
             Template::Subtract | Template::ReverseSubtract => {
@@ -141,13 +142,14 @@ impl Pass<'_> {
             Template::Chain(first, second) => {
                 let a = self.register(x, false, t0);
                 let b = self.operand(y, false, t1);
-                self.a.vex(first, t0, a, b);
+                self.a.vex(opcodes::two(first), t0, a, b);
                 let c = self.operand(z, false, t2);
                 let to = place(self);
-                self.a.vex(second, to, t0, c);
+                self.a.vex(opcodes::two(second), to, t0, c);
                 return to;
             }
-            Template::Shift(by_lanes, by_constant) => {
+            Template::Shift(how) => {
+                let (by_lanes, by_constant) = opcodes::shift(how);
                 if x.kind == Kind::Vector || x.kind == Kind::Scalar {
                     self.count(x, t0);
                     let b = self.register(y, false, t1);
@@ -165,7 +167,7 @@ impl Pass<'_> {
                 self.shifted_left(y, t0, a);
                 let c = self.operand(z, false, t2);
                 let to = place(self);
-                self.a.vex(op, to, t0, c);
+                self.a.vex(opcodes::two(op), to, t0, c);
                 return to;
             }
             Template::AddShift => {
@@ -220,7 +222,7 @@ impl Pass<'_> {
                 self.products(d);
                 self.put(t2, t1);
             }
-            Template::ToUnsigned | Template::ToSigned | Template::Reciprocal | Template::Extreme(..) => {
+            Template::ToUnsigned | Template::ToSigned | Template::Reciprocal | Template::Extreme(_) => {
                 self.of_singles(template, d);
             }
             _ => unreachable!("done elsewhere, or by the handler"),

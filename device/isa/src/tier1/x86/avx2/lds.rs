@@ -4,8 +4,8 @@ use core::mem::offset_of;
 
 use crate::exec::di::{Di, Kind};
 use crate::exec::properties::Moves;
+use crate::tier1::analysis::elements::{bytes, registers};
 use crate::tier1::x86::asm::{At, Condition, Gpr, Integer, Operand, Zmm};
-use crate::tier1::x86::avx512::elements::{bytes, registers};
 use crate::tier1::x86::avx512::lds::{HAS_LOADED, MUST_STOP};
 use crate::tier1::x86::body::{Body, Cold, WAVE};
 use crate::tier1::x86::encoding::*;

@@ -6,8 +6,8 @@ use core::ops::Range;
 use crate::exec::di::Di;
 use crate::exec::form::Form;
 use crate::exec::properties::Moves;
+use crate::tier1::analysis::elements::{bytes, registers};
 use crate::tier1::x86::asm::{Condition, Gpr, Integer, Label, Operand, Zmm};
-use crate::tier1::x86::avx512::elements::{bytes, registers};
 use crate::tier1::x86::body::{Body, Cold};
 use crate::tier1::x86::encoding::*;
 
@@ -17,7 +17,7 @@ use super::opcodes::*;
 /// Returns true if there is code for a load or store.
 pub(super) fn has(form: Form, d: &Di, masked: bool) -> bool {
     match form {
-        Form::LdsAtomic(..) | Form::GlobalAtomic(..) => crate::tier1::x86::avx512::memory::has(form, masked),
+        Form::LdsAtomic(..) | Form::GlobalAtomic(..) => crate::tier1::analysis::elements::has(form, masked),
         _ if masked => false,
         Form::GlobalLoad(moves) | Form::LdsLoad(moves) => registers(moves) <= 4,
         Form::GlobalStore(Moves::Dwords(dwords)) | Form::LdsStore(Moves::Dwords(dwords)) => dwords <= 4,

@@ -5,6 +5,7 @@ use crate::exec::form::Form;
 use crate::exec::vector::lane::lanes_below;
 use crate::tier1::analysis::runs::Run;
 use crate::tier1::analysis::template::{self, Template};
+use crate::tier1::scalar;
 use crate::tier1::x86::asm::At;
 use crate::tier1::x86::asm::{Assembler, Condition, Gpr, Integer, Operand, Zmm};
 use crate::tier1::x86::avx512::rows::ROWS;
@@ -12,7 +13,6 @@ use crate::tier1::x86::body::{Body, EXEC, SIGN, WAVE, scalar as scalar_at};
 use crate::tier1::x86::encoding::{
     VMOVDQA32, VMOVUPS_LOAD, VMOVUPS_STORE, VPADDD, VPANDD, VPBROADCASTD, VPXORD,
 };
-use crate::tier1::x86::scalar;
 
 use super::cache::{Cache, Key, Lanes, RESULT};
 use super::opcodes::VBLENDVPS;

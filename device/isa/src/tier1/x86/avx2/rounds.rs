@@ -6,12 +6,13 @@
 
 use crate::exec::di::{Di, Kind};
 use crate::exec::form::{Form, When};
-use crate::tier1::analysis::runs::{self, Loop, loop_of, mask_of};
+use crate::tier1::analysis::runs::{Loop, loop_of, mask_of};
 use crate::tier1::analysis::template::{self, Template};
+use crate::tier1::scalar as scalars;
 use crate::tier1::x86::asm::{At, Condition, Gpr, Integer, Label};
 use crate::tier1::x86::avx512::rows::ROWS;
 use crate::tier1::x86::body::{Body, SCC};
-use crate::tier1::x86::scalar as scalars;
+use crate::tier1::x86::loops;
 
 use super::cache::{Cache, Key, Lanes};
 use super::pass::{LAST, MASKS, Pass, is_of_lanes};
@@ -104,7 +105,7 @@ impl Body<'_> {
         let (next_pass, next_round, last_round, end, finished) =
             (self.a.label(), self.a.label(), self.a.label(), self.a.label(), self.a.label());
         let a = &mut *self.a;
-        runs::keep(a, &rounds.written, executed);
+        loops::keep(a, &rounds.written, executed);
         a.address(LAST, At(ROWS, passes * 32));
         a.integer(Integer::Mov, true, MASKS, crate::tier1::x86::body::WAVE);
         a.bind(next_pass);
@@ -142,7 +143,7 @@ impl Body<'_> {
         a.address(MASKS, At(MASKS, 1));
         a.integer(Integer::Cmp, true, ROWS, LAST);
         a.jump_if(Condition::AboveOrEqual, finished);
-        runs::set_back(a, &rounds.written, executed);
+        loops::set_back(a, &rounds.written, executed);
         a.jump(next_pass);
         let asides = core::mem::take(&mut pass.asides);
         asides.iter().for_each(|aside| aside.emit(self.a));

@@ -112,7 +112,7 @@ impl Body<'_> {
                 self.passes(&run, &elements[n..], &[]);
                 undone = n + run.elements;
             } else if let Form::Scalar(op) = form {
-                crate::tier1::x86::scalar::emit(self.a, op, d);
+                crate::tier1::scalar::emit(self.a, op, d);
             } else {
                 self.one(form, d);
             }

@@ -2,11 +2,12 @@
 
 use crate::exec::di::Di;
 use crate::exec::vector::reciprocal::Faithful;
-use crate::tier1::analysis::template::Template;
+use crate::tier1::analysis::template::{Extreme, Template};
 use crate::tier1::x86::asm::{Assembler, Condition, Gpr, Label, Operand, Place, Zmm};
 use crate::tier1::x86::avx512::masks::{EQUAL, UNORDERED};
 use crate::tier1::x86::body::{SIGN, SPILL};
 use crate::tier1::x86::encoding::*;
+use crate::tier1::x86::opcodes;
 
 use super::lanes::T;
 use super::opcodes::*;
@@ -129,13 +130,13 @@ impl Pass<'_> {
                 self.a.vex(VCMPPS.by(ORDERED), t3, a, a);
                 self.a.vex(VPANDD, t2, t2, t3);
             }
-            Template::Extreme(op, _) => {
+            Template::Extreme(of) => {
                 let a = self.register(x, true, t0);
                 let b = self.register(y, true, t1);
-                self.a.vex(op, t2, a, b);
+                self.a.vex(opcodes::extreme(of).0, t2, a, b);
                 // Equal ones are the second one here; of zeros one may be negative.
                 self.a.vex(VCMPPS.by(EQUAL), t3, a, b);
-                if op == VMINPS {
+                if of == Extreme::Least {
                     self.a.vex(VPANDD, t3, t3, a);
                     self.a.vex(VPORD, t2, t2, t3);
                 } else {

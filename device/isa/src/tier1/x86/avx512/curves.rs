@@ -4,17 +4,10 @@
 //! are too large.
 
 use crate::exec::di::Di;
+use crate::tier1::analysis::template::Curve;
 use crate::tier1::x86::asm::{At, Mask, Operand, Zmm};
 use crate::tier1::x86::body::{Body, Cold, SCRATCH, SPILL};
 use crate::tier1::x86::encoding::*;
-
-/// A function that has a template.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Curve {
-    Root,
-    ReciprocalRoot,
-    PowerOfTwo,
-}
 
 /// Predicates of `vcmpps`, none of which signals for a quiet NaN: not less, not at least, not at most, or unordered.
 const NOT_LESS: u8 = 0x15;

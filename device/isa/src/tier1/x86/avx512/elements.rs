@@ -4,6 +4,7 @@ use super::rows::Pair;
 use crate::exec::di::{Di, Kind};
 use crate::exec::memory::ds::narrow::{Half, Narrow};
 use crate::exec::properties::Moves;
+use crate::tier1::analysis::elements::steps;
 use crate::tier1::analysis::picks::{
     DOWN, LAST_PICK_OF_FOUR, LOW_DOWN, MIX, MIX_OF_THREE, MIX_PAIRS, PICK, PICK_DOWN, PICK_OF_FOUR,
     PICK_OF_THREE,
@@ -11,16 +12,6 @@ use crate::tier1::analysis::picks::{
 use crate::tier1::x86::asm::{At, Gpr, Integer, K0, Mask, Operand, Zmm};
 use crate::tier1::x86::body::{Body, ODD, SCRATCH, scalar};
 use crate::tier1::x86::encoding::*;
-
-pub(crate) const fn steps(first: u32, step: u32) -> [u32; 16] {
-    let mut steps = [0; 16];
-    let mut lane = 0;
-    while lane < 16 {
-        steps[lane] = first + lane as u32 * step;
-        lane += 1;
-    }
-    steps
-}
 
 /// Distances of sixteen elements that follow each other: of one byte, two bytes, and one to four dwords.
 static APART: [[u32; 16]; 6] =
@@ -32,20 +23,6 @@ pub(crate) fn apart(bytes: u32) -> &'static [u32; 16] {
         0..4 => &APART[bytes as usize / 2],
         _ => &APART[(bytes as usize / 4 + 1).min(5)],
     }
-}
-
-/// Bytes of an element.
-pub(crate) fn bytes(moves: Moves) -> u32 {
-    match moves {
-        Moves::Dwords(dwords) => dwords * 4,
-        Moves::Part(part) => part.bytes,
-        Moves::Atomic(..) => 0,
-    }
-}
-
-/// Registers of an element.
-pub(crate) fn registers(moves: Moves) -> u32 {
-    if let Moves::Dwords(dwords) = moves { dwords } else { 1 }
 }
 
 impl Body<'_> {

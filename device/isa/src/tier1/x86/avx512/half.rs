@@ -4,85 +4,15 @@
 //! if they had not been rounded to a single before. A fused multiply-add has too many digits for that; its single is
 //! rounded to odd, which keeps the digits that decide on the way to the half.
 
-use super::elements::steps;
 use crate::exec::di::{Di, Kind, Source, flag};
 use crate::exec::vector::vop3p::high;
 use crate::inst::Op;
+use crate::tier1::analysis::elements::steps;
+use crate::tier1::analysis::template::{Arithmetic, of_halves, of_words, packed};
 use crate::tier1::x86::asm::{Gpr, Integer, K0, Mask, Operand, Zmm};
 use crate::tier1::x86::body::{Body, ODD, SCRATCH, SIGN, scalar};
 use crate::tier1::x86::encoding::*;
-
-/// An operation on halves or on doubles.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arithmetic {
-    /// By the instructions for singles, and for doubles.
-    Two(Evex, Evex),
-    /// `a - b`, the sum with `-b`.
-    Subtract,
-    /// `b - a`, the sum with `-a`.
-    ReverseSubtract,
-    Fused,
-}
-
-impl Arithmetic {
-    pub(crate) fn arity(self) -> usize {
-        if self == Arithmetic::Fused { 3 } else { 2 }
-    }
-}
-
-/// The operation on halves, if compiled code does it.
-pub(crate) fn of_halves(op: Op) -> Option<Arithmetic> {
-    Some(match op {
-        Op::V_ADD_F16 | Op::V_PK_ADD_F16 => Arithmetic::Two(VADDPS, VADDPS),
-        Op::V_SUB_F16 => Arithmetic::Subtract,
-        Op::V_MUL_F16 | Op::V_PK_MUL_F16 => Arithmetic::Two(VMULPS, VMULPS),
-        Op::V_SUBREV_F16 => Arithmetic::ReverseSubtract,
-        Op::V_FMA_F16
-        | Op::V_FMAC_F16
-        | Op::V_FMAAK_F16
-        | Op::V_FMAMK_F16
-        | Op::V_PK_FMA_F16
-        | Op::V_PK_FMAC_F16 => Arithmetic::Fused,
-        _ => return None,
-    })
-}
-
-/// The operation on doubles, if compiled code does it.
-pub(crate) fn of_doubles(op: Op) -> Option<Arithmetic> {
-    Some(match op {
-        Op::V_ADD_F64 => Arithmetic::Two(VADDPS, VADDPD),
-        Op::V_MUL_F64 => Arithmetic::Two(VMULPS, VMULPD),
-        Op::V_FMA_F64 => Arithmetic::Fused,
-        _ => return None,
-    })
-}
-
-/// The operation on whole 16-bit integers side by side, if compiled code does it.
-pub(crate) fn of_words(op: Op) -> Option<Evex> {
-    Some(match op {
-        Op::V_PK_ADD_U16 | Op::V_PK_ADD_I16 => VPADDW,
-        Op::V_PK_SUB_U16 | Op::V_PK_SUB_I16 => VPSUBW,
-        Op::V_PK_MUL_LO_U16 => VPMULLW,
-        Op::V_PK_MIN_U16 => VPMINUW,
-        Op::V_PK_MAX_U16 => VPMAXUW,
-        Op::V_PK_MIN_I16 => VPMINSW,
-        Op::V_PK_MAX_I16 => VPMAXSW,
-        _ => return None,
-    })
-}
-
-/// Sources of a packed operation, if compiled code does it with these operands.
-pub(crate) fn packed(op: Op, d: &Di) -> Option<usize> {
-    if let Some(arithmetic) = of_halves(op) {
-        return Some(arithmetic.arity());
-    }
-    // Low halves of low ones, high halves of high ones, of registers.
-    let straight = (0..2).all(|n| {
-        let source = &d.src[n];
-        source.kind == Kind::Vector && !source.high && d.imm >> (high::SELECT + n as u32) & 1 != 0
-    });
-    (of_words(op).is_some() && straight).then_some(2)
-}
+use crate::tier1::x86::opcodes;
 
 /// Low words of sixteen pairs in turn with the high ones: of the first eight, or the others.
 static PAIRS: [[u32; 16]; 2] = [in_turn(0), in_turn(8)];
@@ -139,17 +69,16 @@ impl Body<'_> {
         match arithmetic {
             Arithmetic::Subtract => sources[1].neg = !sources[1].neg,
             Arithmetic::ReverseSubtract => sources[0].neg = !sources[0].neg,
-            Arithmetic::Two(..) | Arithmetic::Fused => {}
+            Arithmetic::Add | Arithmetic::Multiply | Arithmetic::Fused => {}
         }
         self.half_source(&sources[0], half, chunk, t0);
         self.half_source(&sources[1], half, chunk, t1);
         match arithmetic {
-            Arithmetic::Two(op, _) => self.a.evex(op, t0, t0, t1),
-            Arithmetic::Subtract | Arithmetic::ReverseSubtract => self.a.evex(VADDPS, t0, t0, t1),
             Arithmetic::Fused => {
                 self.half_source(&sources[2], half, chunk, t2);
                 self.fuse_to_odd();
             }
+            _ => self.a.evex(opcodes::arithmetic(arithmetic).0, t0, t0, t1),
         }
         self.narrow(t0, 0);
     }
@@ -244,7 +173,7 @@ impl Body<'_> {
                     let a = self.register(&d.src[0], false, part, chunk, t0);
                     let b = self.register(&d.src[1], false, part, chunk, t1);
                     // A mask would count words.
-                    self.a.evex(op, t0, a, b);
+                    self.a.evex(opcodes::words(op), t0, a, b);
                     self.put(to.chunk(chunk), t0, mask);
                     continue;
                 }
@@ -363,8 +292,8 @@ impl Body<'_> {
                 }
                 let [a, b, c] = temporaries;
                 match arithmetic {
-                    Arithmetic::Two(_, op) => self.a.evex(op, a, a, b),
-                    _ => self.a.evex(VFMADD132PD, a, c, b),
+                    Arithmetic::Fused => self.a.evex(VFMADD132PD, a, c, b),
+                    _ => self.a.evex(opcodes::arithmetic(arithmetic).1, a, a, b),
                 }
                 if eight == 0 {
                     self.put(Zmm(0), a, K0);

@@ -7,6 +7,7 @@ use crate::tier1::analysis::template::{self, Template};
 use crate::tier1::x86::asm::{Condition, Gpr, Integer, K0, Mask, Operand, Zmm};
 use crate::tier1::x86::body::{Body, Cold, ODD, SCRATCH};
 use crate::tier1::x86::encoding::*;
+use crate::tier1::x86::opcodes;
 
 impl Body<'_> {
     /// A vector operation.
@@ -14,7 +15,7 @@ impl Body<'_> {
         let Some(template) = template::vector(op, d) else { unreachable!("only operations with a template") };
         let sources = &d.src[..template.arity()];
         let in_place = sources.iter().any(|source| source.kind == Kind::Vector && source.value == d.dst);
-        let may_leave = matches!(template, Template::Extreme(..) | Template::Curve(_));
+        let may_leave = matches!(template, Template::Extreme(_) | Template::Curve(_));
         let mut left = Vec::new();
         for half in self.parts() {
             // Nothing of one half is used in the other.
@@ -24,7 +25,7 @@ impl Body<'_> {
             }
             match template {
                 Template::ShiftPair => self.shift_pair(d, half),
-                Template::Extreme(op, zeros) => left.push(self.extreme(op, zeros, d, half)),
+                Template::Extreme(of) => left.push(self.extreme(opcodes::extreme(of), d, half)),
                 Template::MovePair => self.move_pair(d, half),
                 Template::ShiftAddPair => self.shift_add_pair(d, half),
                 Template::Halves(arithmetic) => self.of_halves(arithmetic, d, half),
@@ -87,17 +88,17 @@ impl Body<'_> {
             }
             Template::Convert(op) => {
                 let a = self.operand(&d.src[0], false, half, chunk, t0);
-                self.a.masked(op, to, Zmm(0), a, mask);
+                self.a.masked(opcodes::integer(op), to, Zmm(0), a, mask);
             }
             Template::Two(op) | Template::Float(op) => {
                 let a = self.register(&d.src[0], float, half, chunk, t0);
                 let b = self.operand(&d.src[1], float, half, chunk, t1);
-                self.a.masked(op, to, a, b, mask);
+                self.a.masked(opcodes::two(op), to, a, b, mask);
             }
             Template::Swapped(op) => {
                 let b = self.register(&d.src[1], float, half, chunk, t1);
                 let a = self.operand(&d.src[0], float, half, chunk, t0);
-                self.a.masked(op, to, b, a, mask);
+                self.a.masked(opcodes::two(op), to, b, a, mask);
             }
             Template::Subtract | Template::ReverseSubtract => {
                 // A NaN that is subtracted has the other sign, and one of `a` comes first.
@@ -123,12 +124,13 @@ impl Body<'_> {
                 if !same || chunk == self.chunks().start {
                     let a = self.register(&d.src[0], false, half, chunk, t0);
                     let b = self.operand(&d.src[1], false, half, chunk, t1);
-                    self.a.evex(first, t0, a, b);
+                    self.a.evex(opcodes::two(first), t0, a, b);
                 }
                 let c = self.operand(&d.src[2], false, half, chunk, t2);
-                self.a.masked(second, to, t0, c, mask);
+                self.a.masked(opcodes::two(second), to, t0, c, mask);
             }
-            Template::Shift(by_lanes, by_constant) => {
+            Template::Shift(how) => {
+                let (by_lanes, by_constant) = opcodes::shift(how);
                 if d.src[0].kind == Kind::Vector || d.src[0].kind == Kind::Scalar {
                     let count = self.count(&d.src[0], half, chunk, t0);
                     let b = self.register(&d.src[1], false, half, chunk, t1);
@@ -142,7 +144,7 @@ impl Body<'_> {
                 let a = self.register(&d.src[0], false, half, chunk, t0);
                 self.shifted_left(&d.src[1], half, chunk, (t0, a));
                 let c = self.operand(&d.src[2], false, half, chunk, t2);
-                self.a.masked(op, to, t0, c, mask);
+                self.a.masked(opcodes::two(op), to, t0, c, mask);
             }
             Template::AddShift => {
                 let a = self.register(&d.src[0], false, half, chunk, t0);
@@ -211,7 +213,7 @@ impl Body<'_> {
                 self.put(to, t1, mask);
             }
             Template::ShiftPair
-            | Template::Extreme(..)
+            | Template::Extreme(_)
             | Template::MovePair
             | Template::ShiftAddPair
             | Template::Halves(_)
@@ -261,7 +263,7 @@ impl Body<'_> {
     }
 
     /// The smaller or larger of two: NaNs are left to the handler, by the way that is returned.
-    fn extreme(&mut self, op: Evex, zeros: Evex, d: &Di, half: u32) -> Cold {
+    fn extreme(&mut self, (op, zeros): (Evex, Evex), d: &Di, half: u32) -> Cold {
         let (t0, t1, t2) = (Zmm(0), Zmm(1), Zmm(2));
         let [k, l] = SCRATCH;
         for (chunk, to) in [(0, k), (1, l)] {

@@ -2,12 +2,13 @@
 
 use core::mem::offset_of;
 
-use super::elements::{apart, bytes, registers};
+use super::elements::apart;
 use super::masks::{DIFFERENT, GREATER};
 use super::rows::Pair;
 use crate::exec::Lds;
 use crate::exec::di::{Di, Machine};
 use crate::exec::properties::Moves;
+use crate::tier1::analysis::elements::{bytes, registers};
 use crate::tier1::x86::asm::{At, Condition, Gpr, Integer, K0, Label, Operand, Zmm};
 use crate::tier1::x86::body::{Body, Cold, MACHINE, WAVE};
 use crate::tier1::x86::encoding::*;

@@ -3,16 +3,15 @@
 
 use core::mem::offset_of;
 
-use super::elements::{apart, bytes, registers};
+use super::elements::apart;
 use super::masks::{DIFFERENT, GREATER};
 use super::rows::Pair;
 use crate::exec::di::Di;
-use crate::exec::form::Form;
 use crate::exec::properties::Moves;
 use crate::mem::{PAGE_SIZE, Span, Tlb, TlbEntry};
 use crate::tier1::analysis::alike::Alike;
+use crate::tier1::analysis::elements::{bytes, registers};
 use crate::tier1::x86::asm::{At, Condition, Gpr, Integer, K0, Label, Operand, Zmm};
-use crate::tier1::x86::atomic;
 use crate::tier1::x86::body::{Body, Cold, EXEC, TLB, found, scalar};
 use crate::tier1::x86::encoding::*;
 
@@ -483,18 +482,5 @@ impl Body<'_> {
             let from = self.of_half(data, half);
             self.store_fours((Gpr::Rdx, step), chunk, &from);
         }
-    }
-}
-
-/// Returns true if compiled code does a load or store itself; if `masked`, in blocks for waves with inactive lanes.
-pub(crate) fn has(form: Form, masked: bool) -> bool {
-    match form {
-        Form::GlobalLoad(moves) | Form::LdsLoad(moves) => registers(moves) <= 4,
-        Form::LdsLoadTwo(dwords) => dwords <= 2,
-        Form::GlobalStore(moves) => registers(moves) <= 4 && (!masked || moves == Moves::Dwords(1)),
-        Form::LdsStore(Moves::Dwords(dwords)) => dwords <= 4 && (!masked || dwords == 1),
-        Form::LdsStoreTwo(dwords) => dwords <= 2 && (!masked || dwords == 1),
-        Form::LdsAtomic(function, bits) | Form::GlobalAtomic(function, bits) => atomic::has(function, bits),
-        _ => false,
     }
 }

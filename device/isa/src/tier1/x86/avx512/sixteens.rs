@@ -7,10 +7,10 @@ use super::rows::{CAPACITY, ROWS, Rows, SIXTEENS};
 use super::run_loads::{Addresses, Guessed, load};
 use crate::exec::di::Di;
 use crate::exec::form::{Form, When};
-use crate::tier1::analysis::runs::{self, Loop, Run};
-use crate::tier1::analysis::template::{self, Template};
+use crate::tier1::analysis::runs::{self, Loop, Run, is_of_lanes};
 use crate::tier1::x86::asm::{Assembler, At, Condition, Gpr, Integer, Label};
 use crate::tier1::x86::body::{Body, Lanes};
+use crate::tier1::x86::loops;
 
 /// Fewest elements of a run that is worth it, and of one that loads from LDS, which is looked at beforehand.
 const WORTH: usize = 4;
@@ -26,15 +26,6 @@ const LAST: Gpr = Gpr::R10;
 /// Returns true if the code of an element names the lanes that it is for, because it has masks of them.
 fn names_lanes(form: Form) -> bool {
     matches!(form, Form::Compare(_) | Form::Select | Form::Carry(_))
-}
-
-/// Returns true if an element can be done for some lanes after the others: it never goes to its handler.
-pub(crate) fn is_of_lanes(form: Form, d: &Di) -> bool {
-    match form {
-        Form::Vector(op) => template::vector(op, d)
-            .is_some_and(|template| !matches!(template, Template::Extreme(..) | Template::Curve(_))),
-        form => form.is_arithmetic(),
-    }
 }
 
 /// The run from an element on, if one begins there that is worth it. Loads from LDS are in it if it is known beforehand where from.
@@ -192,7 +183,7 @@ impl Body<'_> {
         counts: &Counts,
         (unless, used_up): (impl Fn(&mut Assembler, Label), Label),
     ) {
-        runs::keep(self.a, &of.written, counts.executed);
+        loops::keep(self.a, &of.written, counts.executed);
         let first = self.at;
         // Halves have twice as many results under way at a time.
         let by_halves = rows.len() <= CAPACITY;
@@ -204,7 +195,7 @@ impl Body<'_> {
         for (n, &lanes) in all.iter().enumerate() {
             let half = lanes.half;
             if n > 0 {
-                runs::set_back(self.a, &of.written, counts.executed);
+                loops::set_back(self.a, &of.written, counts.executed);
             }
             self.begin_lanes(lanes);
             let held: Vec<u32> = rows.iter().map(|row| row + half).collect();

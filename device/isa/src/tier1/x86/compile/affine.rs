@@ -18,15 +18,14 @@ use crate::exec::scalar::exec_mask::Function;
 use crate::inst::Op;
 use crate::lanes::BackendKind;
 use crate::tier1::analysis::covered::changes_exec;
+use crate::tier1::analysis::elements::{self as moved, bytes, registers};
 use crate::tier1::analysis::wanted::Wanted;
 use crate::tier1::analysis::{template, touched};
+use crate::tier1::scalar as scalars;
 use crate::tier1::x86::affine::{Affine, Known};
 use crate::tier1::x86::asm::{At, Gpr, Integer, Label};
-use crate::tier1::x86::avx512::elements::{bytes, registers};
-use crate::tier1::x86::avx512::memory;
 use crate::tier1::x86::avx512::rows::Pair;
 use crate::tier1::x86::body::Body;
-use crate::tier1::x86::scalar as scalars;
 use crate::tier1::x86::{known as known_code, times};
 
 /// Elements of a program that is compiled so: longer ones are hardly any faster by it.
@@ -162,7 +161,7 @@ fn element(
         }
         Form::Carry(op) if affine.concerns(d, 3) || !affine.finds_carries(op, d) => affine.carry(body, op, d),
         Form::Compare(operands) if affine.concerns(d, 2) => affine.compare(body, operands, d),
-        Form::GlobalLoad(moves) if stores.is_empty() && memory::has(form, false) && !Body::keeps(moves) => {
+        Form::GlobalLoad(moves) if stores.is_empty() && moved::has(form, false) && !Body::keeps(moves) => {
             let step = affine.address(body, d)?;
             let size = bytes(moves);
             let lanes: Vec<_> = body.sixteens().collect();
@@ -185,7 +184,7 @@ fn element(
             }
             Some(())
         }
-        Form::GlobalStore(moves) if memory::has(form, false) => {
+        Form::GlobalStore(moves) if moved::has(form, false) => {
             let rows: Vec<u32> = (0..registers(moves) * halves).map(|n| d.src[1].value + n).collect();
             affine.put_in_place(body, &rows)?;
             if affine.address(body, d)? != bytes(moves) {

@@ -14,7 +14,7 @@ use crate::wave::Wave;
 
 /// Rare cases while waves of a round follow each other; their code is beside the usual way.
 pub(super) enum Rare {
-    /// A block that begins with a store to LDS, in a wave that is to let others have their turn before it (`exec/memory/ds/order.rs`).
+    /// A block that begins with a store to LDS, in a wave that is to let others have their turn before it (`wave/order.rs`).
     Wait { entry: Label, back: Label, before: Entrance },
     /// A wave at a barrier after which the next wave does not go on, and the way out.
     Barrier { entry: Label, exit: Label },

@@ -1,0 +1,66 @@
+//! The instructions that operations of [templates](crate::tier1::analysis::template) are.
+
+use super::encoding::*;
+use crate::tier1::analysis::template::{Arithmetic, Extreme, Integer, Shift, Two, Words};
+
+pub(crate) fn two(op: Two) -> Evex {
+    match op {
+        Two::And => VPANDD,
+        Two::Or => VPORD,
+        Two::Xor => VPXORD,
+        Two::Add => VPADDD,
+        Two::Subtract => VPSUBD,
+        Two::Multiply => VPMULLD,
+        Two::MinUnsigned => VPMINUD,
+        Two::MaxUnsigned => VPMAXUD,
+        Two::MinSigned => VPMINSD,
+        Two::MaxSigned => VPMAXSD,
+        Two::AddSingles => VADDPS,
+        Two::MultiplySingles => VMULPS,
+    }
+}
+
+/// A shift by lanes, and one by a constant.
+pub(crate) fn shift(how: Shift) -> (Evex, Evex) {
+    match how {
+        Shift::Left => (VPSLLVD, VPSLLD),
+        Shift::Right => (VPSRLVD, VPSRLD),
+        Shift::Signed => (VPSRAVD, VPSRAD),
+    }
+}
+
+/// A choice of two singles, and what zeros of both signs become by.
+pub(crate) fn extreme(of: Extreme) -> (Evex, Evex) {
+    match of {
+        Extreme::Least => (VMINPS, VPORD),
+        Extreme::Most => (VMAXPS, VPANDD),
+    }
+}
+
+pub(crate) fn integer(of: Integer) -> Evex {
+    match of {
+        Integer::Signed => VCVTDQ2PS,
+        Integer::Unsigned => VCVTUDQ2PS,
+    }
+}
+
+pub(crate) fn words(op: Words) -> Evex {
+    match op {
+        Words::Add => VPADDW,
+        Words::Subtract => VPSUBW,
+        Words::Multiply => VPMULLW,
+        Words::MinUnsigned => VPMINUW,
+        Words::MaxUnsigned => VPMAXUW,
+        Words::MinSigned => VPMINSW,
+        Words::MaxSigned => VPMAXSW,
+    }
+}
+
+/// A product or sum of singles, and of doubles; differences are sums, as one source is negated.
+pub(crate) fn arithmetic(op: Arithmetic) -> (Evex, Evex) {
+    match op {
+        Arithmetic::Multiply => (VMULPS, VMULPD),
+        Arithmetic::Add | Arithmetic::Subtract | Arithmetic::ReverseSubtract => (VADDPS, VADDPD),
+        Arithmetic::Fused => (VFMADD132PS, VFMADD132PD),
+    }
+}
