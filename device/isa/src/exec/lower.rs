@@ -355,7 +355,16 @@ impl Lowering {
             Family::RegisterBlock => self.register_block(inst),
             Family::ByLane => self.by_lane(inst),
             Family::Buffer(operation) => self.buffer(inst, operation),
-            _ => Err(Unsupported),
+            Family::Absent | Family::Image => Err(Unsupported),
+            // Those of the vector ALU are lowered elsewhere.
+            Family::Vector(_)
+            | Family::Carry
+            | Family::Comparison(..)
+            | Family::Packed
+            | Family::Pair
+            | Family::Relative
+            | Family::Special
+            | Family::Matrix => Err(Unsupported),
         }
     }
 

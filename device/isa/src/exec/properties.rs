@@ -31,8 +31,10 @@ pub(crate) type Definitions = fn(Op, BackendKind) -> Option<Entry>;
 /// Part of lowering that handles an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Family {
-    /// No semantics: images, exports, interpolation.
+    /// No semantics: exports, interpolation.
     Absent,
+    /// Loads, stores, atomics and samples of images: no semantics either, refused by name.
+    Image,
     /// Nothing to do in an engine that finishes each instruction before the next: waits, hints, cache control.
     Nothing,
     /// A scalar operation with a definition.
@@ -268,6 +270,12 @@ static TABLE: [Properties; Op::COUNT] =
 
 const fn table(files: &[&[Row]]) -> [Properties; Op::COUNT] {
     let mut table = [of(Family::Absent); Op::COUNT];
+    // Operations are in the order of their mnemonics.
+    let mut image = Op::IMAGE_ATOMIC_ADD as usize;
+    while image <= Op::IMAGE_STORE_PCK as usize {
+        table[image] = of(Family::Image);
+        image += 1;
+    }
     let mut listed = [false; Op::COUNT];
     let mut file = 0;
     while file < files.len() {

@@ -16,10 +16,16 @@ mod scalar;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-/// The compiler for the host's processor, if there is one.
-pub(crate) fn compiler() -> Option<&'static dyn crate::exec::compiled::Compiler> {
-    #[cfg(target_arch = "x86_64")]
-    return Some(&x86::run::X86);
-    #[cfg(not(target_arch = "x86_64"))]
+use crate::exec::compiled::Compiler;
+
+/// The compiler for the host's processor.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn compiler() -> Option<&'static dyn Compiler> {
+    Some(&x86::run::X86)
+}
+
+/// Nothing is compiled for the host's processor.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn compiler() -> Option<&'static dyn Compiler> {
     None
 }

@@ -37,13 +37,19 @@ pub(crate) struct Element {
     pub(crate) executed: AtomicU64,
 }
 
-/// The host's time stamp counter; 0 on hosts that nothing is compiled for.
+/// The time stamp counter.
+#[cfg(target_arch = "x86_64")]
 pub(crate) fn ticks() -> u64 {
-    #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86-64 processor has it.
     #[allow(unused_unsafe, reason = "newer compilers take it for safe")]
-    return unsafe { core::arch::x86_64::_rdtsc() };
-    #[cfg(not(target_arch = "x86_64"))]
+    unsafe {
+        core::arch::x86_64::_rdtsc()
+    }
+}
+
+/// Nothing is counted on hosts that nothing is compiled for.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn ticks() -> u64 {
     0
 }
 

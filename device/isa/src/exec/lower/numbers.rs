@@ -1,6 +1,7 @@
-//! Operations whose definition without `MODE.IEEE` is another one.
+//! Operations whose definition without `MODE.IEEE` is another one, and constants that some take in another format.
 
-use crate::inst::{Mods, Op};
+use crate::exec::vector::op::Format;
+use crate::inst::{Mods, Op, Operand};
 
 /// Minima and maxima without `MODE.IEEE`: a number wins over signalling NaNs, too.
 pub(super) fn of_numbers(op: Op) -> Option<Op> {
@@ -38,4 +39,33 @@ pub(super) fn as_sum(op: Op, mods: &mut Mods) -> Op {
     };
     mods.neg ^= 1 << source;
     sum
+}
+
+/// Source `n`: a floating-point constant among 16-bit floats is one of that format, in the low half.
+pub(super) fn half_constant(op: Op, n: usize, operand: Operand) -> Operand {
+    let Operand::InlineFloat(value) = operand else { return operand };
+    match op {
+        // These add to a single.
+        Op::V_DOT2_F32_F16 | Op::V_DOT2_F32_BF16 | Op::V_DOT2ACC_F32_F16 | Op::V_DOT2C_F32_F16 if n == 2 => {
+            operand
+        }
+        Op::V_DOT2_F32_F16
+        | Op::V_DOT2_F16_F16
+        | Op::V_DOT2ACC_F32_F16
+        | Op::V_DOT2C_F32_F16
+        | Op::V_WMMA_F16_16X16X16_F16 => Operand::Literal(value.f16_bits().into()),
+        Op::V_DOT2_F32_BF16 | Op::V_DOT2_BF16_BF16 | Op::V_WMMA_BF16_16X16X16_BF16 => {
+            Operand::Literal(value.bf16_bits().into())
+        }
+        _ => operand,
+    }
+}
+
+/// Bits of a number.
+pub(super) fn bits_of(format: Format) -> u32 {
+    match format {
+        Format::F16 => 16,
+        Format::Bits | Format::F32 => 32,
+        Format::F64 => 64,
+    }
 }

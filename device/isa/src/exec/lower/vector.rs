@@ -1,6 +1,6 @@
 //! Vector ALU instructions.
 
-use super::numbers::{as_sum, of_numbers};
+use super::numbers::{as_sum, bits_of, half_constant, of_numbers};
 use super::operand::Width;
 use super::permutation::permutation_bits;
 use super::{Di, Lowered, Lowering, Unsupported};
@@ -259,7 +259,29 @@ impl Lowering {
             Family::Relative => self.relative(o),
             Family::Special => self.special(o),
             Family::Matrix => self.matrix(o),
-            _ => Err(Unsupported),
+            Family::Absent
+            | Family::Image
+            | Family::Nothing
+            | Family::Scalar
+            | Family::ScalarFloat(..)
+            | Family::ScalarComparison(..)
+            | Family::ExecMask(..)
+            | Family::ScalarRelative
+            | Family::HalfLoop
+            | Family::Control
+            | Family::ScalarMemory(_)
+            | Family::ScalarStore(_)
+            | Family::ScalarAtomic(..)
+            | Family::NarrowScalarMemory(_)
+            | Family::Lds(_)
+            | Family::LdsExchange(_)
+            | Family::GlobalWaveSync
+            | Family::Flat(_)
+            | Family::FlatToLds(_)
+            | Family::Transposed(_)
+            | Family::RegisterBlock
+            | Family::ByLane
+            | Family::Buffer(_) => Err(Unsupported),
         }
     }
 
@@ -468,33 +490,5 @@ impl Lowering {
         let dst = self.row(o.dst, 1)?;
         self.emit_as(Form::Packed(o.op), Di { dst, src, imm, flags, ..Di::new(handler) });
         Ok(())
-    }
-}
-
-/// Source `n`: a floating-point constant among 16-bit floats is one of that format, in the low half.
-fn half_constant(op: Op, n: usize, operand: Operand) -> Operand {
-    let Operand::InlineFloat(value) = operand else { return operand };
-    match op {
-        // These add to a single.
-        Op::V_DOT2_F32_F16 | Op::V_DOT2_F32_BF16 | Op::V_DOT2ACC_F32_F16 | Op::V_DOT2C_F32_F16 if n == 2 => {
-            operand
-        }
-        Op::V_DOT2_F32_F16
-        | Op::V_DOT2_F16_F16
-        | Op::V_DOT2ACC_F32_F16
-        | Op::V_DOT2C_F32_F16
-        | Op::V_WMMA_F16_16X16X16_F16 => Operand::Literal(value.f16_bits().into()),
-        Op::V_DOT2_F32_BF16 | Op::V_DOT2_BF16_BF16 | Op::V_WMMA_BF16_16X16X16_BF16 => {
-            Operand::Literal(value.bf16_bits().into())
-        }
-        _ => operand,
-    }
-}
-
-fn bits_of(format: Format) -> u32 {
-    match format {
-        Format::F16 => 16,
-        Format::Bits | Format::F32 => 32,
-        Format::F64 => 64,
     }
 }

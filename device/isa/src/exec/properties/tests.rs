@@ -147,3 +147,11 @@ fn spaces_are_those_of_the_encodings() {
         }
     }
 }
+
+#[test]
+fn images_are_a_family_of_their_own_and_nothing_else_is_in_it() {
+    for &op in Op::ALL {
+        let is_image = matches!(properties(op).family, Family::Image);
+        assert_eq!(is_image, op.mnemonic().starts_with("image_"), "{op:?}");
+    }
+}

@@ -165,7 +165,7 @@ impl Defined {
         let row = properties(inst.op);
         let types = operand_types(self.arch, inst);
         match row.family {
-            Family::Absent | Family::Nothing | Family::GlobalWaveSync => None,
+            Family::Absent | Family::Image | Family::Nothing | Family::GlobalWaveSync => None,
             Family::Relative | Family::ScalarRelative => {
                 self.lost = true;
                 None

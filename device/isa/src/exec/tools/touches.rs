@@ -150,7 +150,33 @@ pub(crate) fn collect(w: &Wave, m: &Machine<'_>, inst: &Inst, d: &Di, into: &mut
             all.replaces |= exchanges(moves);
             all.buffer(d, bytes_of(moves));
         }
-        _ => {}
+        // The others access neither global memory by vector addresses nor LDS by such, or have no collection yet.
+        Family::Lds(_)
+        | Family::Buffer(_)
+        | Family::ByLane
+        | Family::GlobalWaveSync
+        | Family::Vector(_)
+        | Family::Carry
+        | Family::Comparison(..)
+        | Family::Packed
+        | Family::Pair
+        | Family::Relative
+        | Family::Special
+        | Family::Matrix
+        | Family::Absent
+        | Family::Image
+        | Family::Nothing
+        | Family::Scalar
+        | Family::ScalarFloat(..)
+        | Family::ScalarComparison(..)
+        | Family::ExecMask(..)
+        | Family::ScalarRelative
+        | Family::HalfLoop
+        | Family::Control
+        | Family::ScalarMemory(_)
+        | Family::ScalarStore(_)
+        | Family::ScalarAtomic(..)
+        | Family::NarrowScalarMemory(_) => {}
     }
 }
 
