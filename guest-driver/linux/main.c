@@ -5,6 +5,7 @@
 
 #include "shim.h"
 
+DEFINE_SRCU(belfry_works);
 struct workqueue_struct *belfry_wq;
 struct workqueue_struct *belfry_pin_wq;
 

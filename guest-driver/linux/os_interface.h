@@ -290,8 +290,8 @@ enum belfry_mapping_kind { BELFRY_MAP_DOORBELLS, BELFRY_MAP_REGISTERS };
 
 struct belfry_mapping {
 	u32 kind;
-	u32 reserved;
-	u64 offset; /* in BAR2 or BAR5 */
+	u32 device; /* belfry_gpu_number of its device */
+	u64 offset; /* in BAR2 or BAR5 of that */
 	u64 len;
 };
 
@@ -300,9 +300,13 @@ struct belfry_page {
 	void *cpu;
 };
 
-/* Brings the device up; takes a reference to dev for as long as the result lives. */
-int belfry_probe(struct os_device *dev, struct belfry_gpu **gpu);
-/* Stops the device. Later calls fail with ENODEV. */
+/*
+ * Brings the device up; takes a reference to dev for as long as the result lives. peer: any device that is bound, or NULL. They have
+ * their processes in common: belfry_open and what follows it do the same for each of them.
+ */
+int belfry_probe(struct os_device *dev, struct belfry_gpu *peer, struct belfry_gpu **gpu);
+u32 belfry_gpu_number(struct belfry_gpu *gpu);
+/* Stops the device, and ends the processes that have it. Later calls fail with ENODEV. */
 void belfry_remove(struct belfry_gpu *gpu);
 /*
  * Takes all queues off the device, and starts it anew with them. In between nothing reaches the device, which may lose its registers
@@ -315,7 +319,9 @@ void belfry_gpu_put(struct belfry_gpu *gpu);
 /* For a thread that may sleep. Returns whether it wants to be called again, after others had their turn. */
 bool belfry_interrupt(struct belfry_gpu *gpu);
 
+/* The process of an address space, which has the devices that there were at its first open. */
 int belfry_open(struct belfry_gpu *gpu, u64 mm, struct belfry_process **process);
+bool belfry_process_has(struct belfry_process *process, struct belfry_gpu *gpu);
 void belfry_close(struct belfry_gpu *gpu, struct belfry_process *process);
 /* The address space is going away. Unknown ones are ignored. */
 void belfry_exit(struct belfry_gpu *gpu, u64 mm);

@@ -52,6 +52,7 @@ static void remove_core(struct os_device *dev)
 	WRITE_ONCE(dev->gone, true);
 	belfry_remove(dev->gpu); /* wakes threads that wait for events */
 	synchronize_srcu(&dev->users);
+	synchronize_srcu(&belfry_works);
 }
 
 /* Keeps the configuration space for resets: a reset that the driver did not ask for may have cleared it by then. */
@@ -75,6 +76,7 @@ static int belfry_pci_probe(struct pci_dev *pdev, const struct pci_device_id *id
 		return PTR_ERR(dev);
 	dev->pdev = pdev;
 	pci_set_drvdata(pdev, dev);
+	INIT_LIST_HEAD(&dev->link);
 	mutex_init(&dev->frames_lock);
 	mutex_init(&dev->pages_lock);
 	INIT_LIST_HEAD(&dev->pages);
@@ -108,9 +110,10 @@ static int belfry_pci_probe(struct pci_dev *pdev, const struct pci_device_id *id
 	err = save_state(dev);
 	if (err)
 		goto err_xcps;
-	err = belfry_probe(dev, &dev->gpu);
+	belfry_machine_lock();
+	err = belfry_machine_probe(dev);
 	if (err)
-		goto err_xcps;
+		goto err_machine;
 	err = belfry_irq_request(dev);
 	if (err)
 		goto err_core;
@@ -127,6 +130,7 @@ static int belfry_pci_probe(struct pci_dev *pdev, const struct pci_device_id *id
 	err = belfry_chardev_add(dev);
 	if (err)
 		goto err_card;
+	belfry_machine_unlock();
 	belfry_trace_add(dev);
 	return 0;
 
@@ -145,6 +149,8 @@ err_core:
 err_gpu:
 	belfry_gpu_put(dev->gpu);
 	dev->gpu = NULL;
+err_machine:
+	belfry_machine_unlock();
 err_xcps:
 	kfree(dev->pci_state);
 	belfry_xcps_remove(dev);
@@ -168,13 +174,16 @@ static void belfry_pci_remove(struct pci_dev *pdev)
 	struct os_device *dev = pci_get_drvdata(pdev);
 
 	belfry_trace_remove(dev);
+	belfry_machine_lock();
 	belfry_chardev_remove(dev);
 	belfry_card_remove(dev);
 	belfry_irq_free(dev); /* the core polls from here on */
 	remove_core(dev);
+	belfry_machine_unlock();
 	belfry_frames_remove(dev);
 	belfry_xcps_remove(dev);
 	drm_dev_unplug(&dev->drm); /* from here on nothing touches a BAR, and no fault maps one */
+	belfry_chardev_revoke(dev);
 	belfry_gpu_put(dev->gpu);
 	dev->gpu = NULL;
 	belfry_pages_unmap(dev);

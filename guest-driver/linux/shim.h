@@ -30,11 +30,13 @@ enum belfry_count {
 
 struct os_device {
 	struct drm_device drm; /* carries the reference count */
+	struct list_head link; /* in the devices of chardev.c, while it is there */
 	struct belfry_xcp *xcps; /* of partitions after the first */
 	u32 xcp_count;
 	struct pci_dev *pdev;
 	struct pci_saved_state *pci_state; /* as the function was enabled */
 	struct belfry_gpu *gpu; /* set between probe and remove */
+	u32 number;             /* the core's, of the device */
 	struct srcu_struct users; /* held by threads that are in the core on behalf of a process */
 	bool gone;                /* no thread may enter any more */
 	void __iomem *vram;     /* BAR0, write-combined */
@@ -86,7 +88,9 @@ static inline void belfry_leave(struct os_device *dev, int idx)
 /*
  * main.c: run work that must not be done in an interrupt thread or a notifier. Pins have a queue of their own: they wait
  * for user pages to be brought in, and even if many wait, queues of dying or faulting processes are still stopped.
+ * Work for a process may be about any of its devices: an unbind waits for all that has begun.
  */
+extern struct srcu_struct belfry_works;
 extern struct workqueue_struct *belfry_wq;
 extern struct workqueue_struct *belfry_pin_wq;
 
@@ -101,11 +105,21 @@ int belfry_irq_alloc(struct os_device *dev);
 int belfry_irq_request(struct os_device *dev);
 void belfry_irq_free(struct os_device *dev);
 
-/* chardev.c: /dev/kfd exists while a device is bound. */
+/*
+ * chardev.c: /dev/kfd exists while a device is bound, one for all of them. The lock keeps processes from opening it while the core and
+ * the shim do not have the same devices.
+ */
 int belfry_chardev_init(void);
 void belfry_chardev_exit(void);
+void belfry_machine_lock(void);
+void belfry_machine_unlock(void);
+/* Brings the core's device up, beside the others. With the lock. */
+int belfry_machine_probe(struct os_device *dev);
+/* With the lock. */
 int belfry_chardev_add(struct os_device *dev);
 void belfry_chardev_remove(struct os_device *dev);
+/* After drm_dev_unplug(): takes the pages of the BARs out of the mappings of /dev/kfd. */
+void belfry_chardev_revoke(struct os_device *dev);
 
 /* sysfs.c */
 struct belfry_topology;

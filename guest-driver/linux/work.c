@@ -28,10 +28,10 @@ static void work_run(struct work_struct *item)
 	struct os_work *work = container_of(item, struct os_work, work);
 
 	/* An unbind waits for what has begun: it may have pages mapped for the device. */
-	int idx = srcu_read_lock(&work->dev->users);
+	int idx = srcu_read_lock(&belfry_works);
 
 	belfry_work_run(work->core);
-	srcu_read_unlock(&work->dev->users, idx);
+	srcu_read_unlock(&belfry_works, idx);
 	kref_put(&work->references, work_free);
 }
 

@@ -43,7 +43,7 @@ ranks! {
     PagesState = "Pages.state",
     BoardPorts = "Board.ports",
     DebugLinks = "Links of a debugger",
-    HostedKfd = "HostedGpu.kfd",
+    HostedKfd = "Host.drivers",
     HostedMaps = "HostedProcess.maps",
     HostedQuarantine = "HostedProcess.quarantine",
     Handles = "Handles.table",

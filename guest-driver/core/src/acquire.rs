@@ -11,10 +11,9 @@ use belfry_abi::kfd::smi::EventKind;
 use crate::bo::Bo;
 use crate::debug;
 use crate::errno::{Errno, Result};
-use crate::node::Node;
 use crate::os::{DrmFile as _, Os};
 use crate::process::{Phase, Process, State};
-use crate::process_device::{Acquired, ProcessDevices};
+use crate::process_device::{Acquired, NodeBits, ProcessDevices, ProcessNode};
 use crate::processes::Processes;
 use crate::ranges::Svm;
 use crate::space::Space;
@@ -31,36 +30,35 @@ use crate::svm;
 pub(crate) fn acquire_vm<O: Os>(
     processes: &Processes<O>,
     process: &Arc<Process<O>>,
-    node: &Node,
+    node: &ProcessNode<O>,
     fd: i32,
 ) -> Result<()> {
-    let device = &process.device;
+    let device = &node.device;
     // Declared before the guard: the file is given back without the lock.
     let file = device.hw.os().drm_acquire(fd)?;
     let mut state = process.state.lock();
     if state.phase == Phase::Dead {
         return Err(Errno::ENODEV);
     }
-    if let Some(acquired) = state.devices.get(node.number) {
+    if let Some(acquired) = state.devices.get(node.index) {
         return if acquired.file.id() == file.id() { Ok(()) } else { Err(Errno::EBUSY) };
     }
     if state.devices.of_file(file.id()).is_some() {
         return Err(Errno::EINVAL);
     }
     let is_first = state.devices.has_no_space();
-    let space = processes.client(file.id()).ok_or(Errno::EINVAL)?.space().clone();
-    take_space(process, &mut state, &space)?;
+    let is_new = process.nodes.of(device).all(|sibling| !state.devices.has_space(sibling));
+    let client = processes.client(file.id()).filter(|client| node.is_of(client.device()));
+    let space = client.ok_or(Errno::EINVAL)?.space().clone();
+    take_space(process, &mut state, node, &space)?;
     state.devices.put(node, Acquired { space, file });
-    debug::debug_acquired(process, &mut state)?;
-    if is_first {
-        let task = device.hw.os().task();
-        state.task = Some(task);
-        drop(state);
-        device.smi.process(EventKind::ProcessStart, &task);
-        return Ok(());
-    }
-    let known = state.svm.ranges_of(node);
+    debug::debug_acquired(node, &mut state)?;
+    let task = *state.task.get_or_insert_with(|| device.hw.os().task());
+    let known = if is_first { Vec::new() } else { state.svm.ranges_of(node) };
     drop(state);
+    if is_new {
+        device.smi.process(EventKind::ProcessStart, &task);
+    }
     // What cannot be mapped now stays as it is: faults of the node say so.
     for range in known {
         let _ = svm::map_range(process, &range);
@@ -69,11 +67,16 @@ pub(crate) fn acquire_vm<O: Os>(
 }
 
 /// Makes an address space the process's, whose shared virtual memory keeps its addresses there too.
-fn take_space<O: Os>(process: &Process<O>, state: &mut State<O>, space: &Arc<Space<O>>) -> Result<()> {
-    let device = &process.device;
-    let context = match state.context.is_none() {
-        true => Some(device.gart.allocate(1)?),
-        false => None,
+fn take_space<O: Os>(
+    process: &Process<O>,
+    state: &mut State<O>,
+    node: &ProcessNode<O>,
+    space: &Arc<Space<O>>,
+) -> Result<()> {
+    let device = &node.device;
+    let context = match state.devices.context(device.number) {
+        None => Some(device.gart.allocate(1)?),
+        Some(_) => None,
     };
     device.flush_gart()?;
     space.acquire(process.pasid)?;
@@ -87,8 +90,8 @@ fn take_space<O: Os>(process: &Process<O>, state: &mut State<O>, space: &Arc<Spa
         return Err(error);
     }
     drop(tables);
-    if context.is_some() {
-        state.context = context;
+    if let Some(context) = context {
+        state.devices.set_context(device.number, context);
     }
     Ok(())
 }
@@ -108,7 +111,7 @@ pub(crate) fn leave_spaces<O: Os>(
 fn leave_space<O: Os>(
     process: &Process<O>,
     space: &Space<O>,
-    nodes: u32,
+    nodes: NodeBits,
     bos: &BTreeMap<u32, Bo<O>>,
     svm: &Svm<O>,
 ) -> bool {

@@ -33,10 +33,9 @@ pub(crate) fn get_process_apertures<O: Os>(
     process: &Arc<Process<O>>,
     args: &mut GetProcessAperturesArgs,
 ) -> Result<u32> {
-    let bases = &process.device.hw.asic().apertures;
     let mut count = 0;
     for (place, node) in args.process_apertures.iter_mut().zip(process.nodes.iter()) {
-        *place = apertures(node.gpu_id, bases);
+        *place = apertures(node.gpu_id, &node.device.hw.asic().apertures);
         count += 1;
     }
     args.num_of_nodes = count;
@@ -60,10 +59,10 @@ pub(crate) fn get_process_apertures_new<O: Os>(
     if args.num_of_nodes > process.nodes.count() + 1 {
         return Err(Errno::EINVAL);
     }
-    let bases = &process.device.hw.asic().apertures;
     let most = args.num_of_nodes as usize;
-    let all: Vec<_> = process.nodes.iter().take(most).map(|node| apertures(node.gpu_id, bases)).collect();
-    process.device.hw.os().copy_to_user(args.kfd_process_device_apertures_ptr, all.as_slice().as_bytes())?;
+    let nodes = process.nodes.iter().take(most);
+    let all: Vec<_> = nodes.map(|node| apertures(node.gpu_id, &node.device.hw.asic().apertures)).collect();
+    process.os().copy_to_user(args.kfd_process_device_apertures_ptr, all.as_slice().as_bytes())?;
     args.num_of_nodes = all.len() as u32;
     Ok(0)
 }

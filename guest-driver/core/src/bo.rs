@@ -7,9 +7,9 @@ mod show;
 use alloc::sync::Arc;
 
 use crate::asic::PageRights;
-use crate::node::Node;
 use crate::object::{SystemMemory, UserMemory};
-use crate::os::{AllocFlags, Os, SystemPages, UserPin};
+use crate::os::{AllocFlags, BoPage, Os, PAGE_SIZE, SystemPages, UserPin};
+use crate::process_device::{NodeBits, ProcessNode};
 use crate::space::SpaceState;
 use crate::vram::VramMemory;
 
@@ -30,7 +30,7 @@ pub(crate) enum BoKind<O: Os> {
 
 /// A buffer object.
 pub(crate) struct Bo<O: Os> {
-    /// Number of the node it was made for, which its handle names.
+    /// The process's number of the node it was made for, which its handle names.
     pub(crate) node: u32,
     pub(crate) kind: BoKind<O>,
     pub(crate) va: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Bo<O: Os> {
     pub(crate) size: u64,
     pub(crate) flags: AllocFlags,
     /// Nodes it is mapped for, one bit each. It is in the page tables of each of them.
-    pub(crate) mapped_on: u32,
+    pub(crate) mapped_on: NodeBits,
     /// Queues that use it; it stays mapped meanwhile.
     pub(crate) queues: u32,
     /// Last, so that what can be mapped goes after what was mapped.
@@ -47,13 +47,30 @@ pub(crate) struct Bo<O: Os> {
 
 impl<O: Os> Bo<O> {
     /// A buffer object that is not mapped: its address, and its bytes.
-    pub(crate) fn new(node: &Node, kind: BoKind<O>, (va, size): (u64, u64), flags: AllocFlags) -> Self {
-        Self { node: node.number, kind, va, size, flags, mapped_on: 0, queues: 0, gem: None }
+    pub(crate) fn new(
+        node: &ProcessNode<O>,
+        kind: BoKind<O>,
+        (va, size): (u64, u64),
+        flags: AllocFlags,
+    ) -> Self {
+        Self { node: node.index, kind, va, size, flags, mapped_on: 0, queues: 0, gem: None }
     }
 
     /// Returns whether it is in the page tables.
     pub(crate) fn is_mapped(&self) -> bool {
         self.mapped_on != 0
+    }
+
+    /// Returns whether it is memory that every device of the machine reaches.
+    pub(crate) fn is_in_system_memory(&self) -> bool {
+        match &self.kind {
+            BoKind::System(_) | BoKind::User(_) => true,
+            BoKind::Imported(memory) => {
+                let pages = self.size / PAGE_SIZE;
+                (0..pages).all(|page| !matches!(memory.backing.page(page), Some(BoPage::Vram(_)) | None))
+            }
+            BoKind::Vram(_) | BoKind::Doorbell(_) | BoKind::MmioRemap(_) => false,
+        }
     }
 
     fn rights(&self) -> PageRights {

@@ -50,7 +50,7 @@ pub(crate) fn criu<O: Os>(
             if without_bos || sizes.contains(&0) { Errno::EINVAL } else { Errno::EOPNOTSUPP }
         }
         KFD_CRIU_OP_RESUME => {
-            let target = process.device.hw.os().target(args.pid).map_err(|_| Errno::EINVAL)?;
+            let target = process.os().target(args.pid).map_err(|_| Errno::EINVAL)?;
             match processes.of_key(target.key()) {
                 Some(_) => Errno::EOPNOTSUPP,
                 None => Errno::EINVAL,

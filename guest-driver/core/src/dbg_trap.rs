@@ -19,12 +19,11 @@ use belfry_abi::kfd::topology::HSA_CAP_TRAP_DEBUG_PRECISE_MEMORY_OPERATIONS_SUPP
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use crate::debug;
-use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::lifetime;
-use crate::node::Node;
 use crate::os::{Os, Target};
 use crate::process::{Locked, Phase, Process};
+use crate::process_device::ProcessNode;
 use crate::processes::Processes;
 use crate::request::{LaunchControl, NodeWatch};
 
@@ -40,8 +39,8 @@ pub(crate) fn dbg_trap<O: Os>(
     debugger: &Arc<Process<O>>,
     args: &mut DbgTrapArgs,
 ) -> Result<u32> {
-    let device = &debugger.device;
-    let target = device.hw.os().target(args.pid)?;
+    let os = debugger.os();
+    let target = os.target(args.pid)?;
     let known = processes.of_key(target.key());
     let op = DbgTrapOp::of(args.op);
     if op == Some(DbgTrapOp::Enable) {
@@ -96,17 +95,17 @@ pub(crate) fn dbg_trap<O: Os>(
         DbgTrapOp::SuspendQueues => {
             drop(state);
             let one = read::<DbgTrapSuspendQueuesArgs>(args)?;
-            let mut ids = queue_ids(device, one.queue_array_ptr, one.num_queues)?.unwrap_or_default();
+            let mut ids = queue_ids(os, one.queue_array_ptr, one.num_queues)?.unwrap_or_default();
             let count =
                 debug::suspend_debugged(&process, &mut process.state.lock(), &mut ids, one.exception_mask);
-            give_ids(device, one.queue_array_ptr, &ids).map(|()| count)
+            give_ids(os, one.queue_array_ptr, &ids).map(|()| count)
         }
         DbgTrapOp::ResumeQueues => {
             drop(state);
             let one = read::<DbgTrapResumeQueuesArgs>(args)?;
-            let mut ids = queue_ids(device, one.queue_array_ptr, one.num_queues)?;
+            let mut ids = queue_ids(os, one.queue_array_ptr, one.num_queues)?;
             let count = debug::resume_debugged(&process, &mut process.state.lock(), ids.as_deref_mut());
-            give_ids(device, one.queue_array_ptr, ids.as_deref().unwrap_or_default()).map(|()| count)
+            give_ids(os, one.queue_array_ptr, ids.as_deref().unwrap_or_default()).map(|()| count)
         }
         DbgTrapOp::SetNodeAddressWatch => with(args, |args| set_watch(&process, &mut state, args)),
         DbgTrapOp::ClearNodeAddressWatch => {
@@ -115,7 +114,8 @@ pub(crate) fn dbg_trap<O: Os>(
         DbgTrapOp::SetFlags => with(args, |args: &mut DbgTrapSetFlagsArgs| {
             let before = core::mem::replace(&mut args.flags, state.debug.flags);
             let precise = HSA_CAP_TRAP_DEBUG_PRECISE_MEMORY_OPERATIONS_SUPPORTED;
-            let has_precise = device.hw.asic().capability & precise != 0;
+            let has = |node: &ProcessNode<O>| node.device.hw.asic().capability & precise != 0;
+            let has_precise = process.nodes.devices().all(has);
             let known = if has_precise { KFD_DBG_TRAP_FLAG_SINGLE_MEM_OP } else { 0 };
             // What a chip does not say of itself.
             let flags = KFD_DBG_TRAP_FLAG_SINGLE_MEM_OP | KFD_DBG_TRAP_FLAG_SINGLE_ALU_OP;
@@ -144,7 +144,7 @@ pub(crate) fn dbg_trap<O: Os>(
                 let info = process.debug.info(source, &process.nodes, runtime, args.clear_exception != 0)?;
                 let room = info.len().min(args.info_size as usize);
                 args.info_size = info.len() as u32;
-                device.hw.os().copy_to_user(args.info_ptr, &info[..room])
+                os.copy_to_user(args.info_ptr, &info[..room])
             })
         }
         DbgTrapOp::GetQueueSnapshot => with(args, |args: &mut DbgTrapSnapshotArgs| {
@@ -156,7 +156,7 @@ pub(crate) fn dbg_trap<O: Os>(
             let entries = debug::queue_snapshot(&process, &state, most as usize, args.exception_mask);
             drop(state);
             let size = size_of::<QueueSnapshotEntry>();
-            give_entries(device, args, size, entries.iter().map(IntoBytes::as_bytes))
+            give_entries(os, args, size, entries.iter().map(IntoBytes::as_bytes))
         }),
         DbgTrapOp::GetDeviceSnapshot => {
             drop(state);
@@ -165,13 +165,13 @@ pub(crate) fn dbg_trap<O: Os>(
                     return Err(Errno::EINVAL);
                 }
                 let most = core::mem::replace(&mut args.num_entries, process.nodes.count());
-                let entry = |node: &Node| {
+                let entry = |node: &ProcessNode<O>| {
                     let status = process.debug.device_status(node.gpu_id.into(), args.exception_mask);
-                    debug::debug_info(&process, node, status)
+                    debug::debug_info(node, status)
                 };
                 let entries: Vec<_> = process.nodes.iter().take(most as usize).map(entry).collect();
                 let size = size_of::<DbgDeviceInfoEntry>();
-                give_entries(device, args, size, entries.iter().map(IntoBytes::as_bytes))
+                give_entries(os, args, size, entries.iter().map(IntoBytes::as_bytes))
             })
         }
     }
@@ -201,8 +201,7 @@ fn enable<O: Os>(
     target: O::Target,
     args: &mut DbgTrapEnableArgs,
 ) -> Result<()> {
-    let device = &debugger.device;
-    let os = device.hw.os();
+    let os = debugger.os();
     match known {
         None if !target.is_traced() => return Err(Errno::ESRCH),
         Some(process) if !Arc::ptr_eq(process, debugger) && !target.is_traced() => return Err(Errno::EPERM),
@@ -210,7 +209,7 @@ fn enable<O: Os>(
     }
     target.hold()?;
     // As one that has opened the node, so that it lasts until the debugger detaches.
-    let process = lifetime::open(processes, device, target.key())?;
+    let process = lifetime::open(processes, target.key())?;
     let attached = os
         .event_file(args.dbg_fd as i32)
         .and_then(|file| debug::attach(&process, debugger.pasid, (target, file), args.exception_mask));
@@ -231,7 +230,7 @@ fn enable<O: Os>(
 }
 
 /// Numbers of queues in the caller's memory; `None` where it gives none (`get_queue_ids`).
-fn queue_ids<O: Os>(device: &Device<O>, at: u64, count: u32) -> Result<Option<Vec<u32>>> {
+fn queue_ids<O: Os>(os: &O, at: u64, count: u32) -> Result<Option<Vec<u32>>> {
     if at == 0 {
         return if count == 0 { Ok(None) } else { Err(Errno::EINVAL) };
     }
@@ -241,17 +240,17 @@ fn queue_ids<O: Os>(device: &Device<O>, at: u64, count: u32) -> Result<Option<Ve
     let mut ids = Vec::new();
     ids.try_reserve_exact(count as usize).map_err(|_| Errno::ENOMEM)?;
     ids.resize(count as usize, u32::new_zeroed());
-    device.hw.os().copy_from_user(ids.as_mut_slice().as_mut_bytes(), at)?;
+    os.copy_from_user(ids.as_mut_slice().as_mut_bytes(), at)?;
     Ok(Some(ids))
 }
 
-fn give_ids<O: Os>(device: &Device<O>, at: u64, ids: &[u32]) -> Result<()> {
-    if ids.is_empty() { Ok(()) } else { device.hw.os().copy_to_user(at, ids.as_bytes()) }
+fn give_ids<O: Os>(os: &O, at: u64, ids: &[u32]) -> Result<()> {
+    if ids.is_empty() { Ok(()) } else { os.copy_to_user(at, ids.as_bytes()) }
 }
 
 /// Copies entries of `size` bytes to the caller, each as long as it has room for one.
 fn give_entries<'a, O: Os>(
-    device: &Device<O>,
+    os: &O,
     args: &mut DbgTrapSnapshotArgs,
     size: usize,
     entries: impl Iterator<Item = &'a [u8]>,
@@ -261,7 +260,7 @@ fn give_entries<'a, O: Os>(
     let mut at = args.snapshot_buf_ptr;
     for entry in entries {
         let len = entry.len().min(room as usize);
-        device.hw.os().copy_to_user(at, &entry[..len])?;
+        os.copy_to_user(at, &entry[..len])?;
         at = at.checked_add(u64::from(room)).ok_or(Errno::EFAULT)?;
     }
     Ok(())
@@ -306,12 +305,13 @@ fn set_watch<O: Os>(
     args: &mut DbgTrapSetNodeAddressWatchArgs,
 ) -> Result<()> {
     let node = process.nodes.named(args.gpu_id).map_err(|_| Errno::ENODEV)?;
-    let id = process.device.take_watch()?;
-    process.device.program_watch(node, id, args.address);
-    let control = (process.device.hw.asic().watch_control)(args.mode, args.mask);
-    state.debug.watches[id] = NodeWatch { node: node.number, control };
+    let device = &node.device;
+    let id = device.take_watch()?;
+    device.program_watch(node, id, args.address);
+    let control = (device.hw.asic().watch_control)(args.mode, args.mask);
+    state.debug.watches.entry(device.number).or_default()[id] = NodeWatch { node: node.number, control };
     args.id = id as u32;
-    debug::apply_debug(process, state)
+    debug::apply_debug_on(node, state)
 }
 
 fn clear_watch<O: Os>(
@@ -320,10 +320,11 @@ fn clear_watch<O: Os>(
     args: &DbgTrapClearNodeAddressWatchArgs,
 ) -> Result<()> {
     let node = process.nodes.named(args.gpu_id).map_err(|_| Errno::ENODEV)?;
-    let watch = state.debug.watches.get_mut(args.id as usize);
+    let watches = state.debug.watches.get_mut(&node.device.number);
+    let watch = watches.and_then(|watches| watches.get_mut(args.id as usize));
     let watch = watch.filter(|watch| watch.control_on(node.number) != 0);
     *watch.ok_or(Errno::EINVAL)? = NodeWatch::default();
-    let result = debug::apply_debug(process, state);
-    process.device.watches.fetch_and(!(1 << args.id), Ordering::AcqRel);
+    let result = debug::apply_debug_on(node, state);
+    node.device.watches.fetch_and(!(1 << args.id), Ordering::AcqRel);
     result
 }

@@ -25,6 +25,7 @@ use crate::errno::{Errno, Result};
 use crate::exceptions::Session;
 use crate::os::Os;
 use crate::process::{Locked, Process, State};
+use crate::process_device::ProcessNode;
 use crate::request::{LaunchControl, ShaderDebugger};
 
 /// RUNTIME_ENABLE.
@@ -100,7 +101,7 @@ fn activate<O: Os>(process: &Process<O>, state: &mut Locked<'_, O>) -> Result<()
 /// All is as if there had been no debugger (`kfd_dbg_trap_deactivate`).
 fn deactivate<O: Os>(process: &Process<O>, state: &mut Locked<'_, O>) -> Result<()> {
     resume_debugged(process, state, None);
-    process.device.put_watches(&mut state.debug.watches);
+    put_watches(process, state);
     (state.debug.launch, state.debug.flags) = (LaunchControl::default(), 0);
     mark_debugged(state, false);
     apply_debug(process, state)
@@ -114,26 +115,39 @@ fn mark_debugged<O: Os>(state: &State<O>, debugged: bool) {
     }
 }
 
-/// The address space has come after the debugger.
-pub(crate) fn debug_acquired<O: Os>(process: &Process<O>, state: &mut Locked<'_, O>) -> Result<()> {
+/// The address space of a node has come after the debugger.
+pub(crate) fn debug_acquired<O: Os>(node: &ProcessNode<O>, state: &mut Locked<'_, O>) -> Result<()> {
     if state.debug.is_attached() && state.debug.is_runtime_enabled() {
         mark_debugged(state, true);
-        apply_debug(process, state)?;
+        apply_debug_on(node, state)?;
     }
     Ok(())
 }
 
-/// Gives the scheduler what is set (`kfd_dbg_set_mes_debug_mode`). Who has no address space has no waves.
+/// Gives the schedulers of all devices what is set (`kfd_dbg_set_mes_debug_mode`). A device that was lost does not keep the others from it.
 pub(crate) fn apply_debug<O: Os>(process: &Process<O>, state: &mut Locked<'_, O>) -> Result<()> {
-    let context = state.context.as_ref().map(|context| context.gpu_address());
-    let Some(process_context) = context else { return Ok(()) };
-    state.debug.applied = true;
+    process.nodes.devices().fold(Ok(()), |all, node| all.and(apply_debug_on(node, state)))
+}
+
+/// Gives the scheduler of a node's device what is set. Who has no address space there has no waves.
+pub(crate) fn apply_debug_on<O: Os>(node: &ProcessNode<O>, state: &mut Locked<'_, O>) -> Result<()> {
+    let device = node.device.number;
+    let Some(process_context) = state.devices.context(device) else { return Ok(()) };
+    state.debug.applied.insert(device);
     let Session { launch, watches, flags, .. } = &state.debug;
-    let request = ShaderDebugger { process_context, launch: *launch, watches: *watches, flags: *flags };
-    let result = state.lend(|| {
-        process.device.with_scheduler(process.epoch, |scheduler| scheduler.set_shader_debugger(&request))
-    });
-    result.inspect_err(|&error| process.recover_after(error))
+    let watches = watches.get(&device).copied().unwrap_or_default();
+    let request = ShaderDebugger { process_context, launch: *launch, watches, flags: *flags };
+    let result = state.lend(|| node.with_scheduler(|scheduler| scheduler.set_shader_debugger(&request)));
+    result.inspect_err(|&error| node.recover_after(error))
+}
+
+/// Gives all address watches back.
+fn put_watches<O: Os>(process: &Process<O>, state: &mut State<O>) {
+    for node in process.nodes.devices() {
+        if let Some(mut watches) = state.debug.watches.remove(&node.device.number) {
+            node.device.put_watches(&mut watches);
+        }
+    }
 }
 
 /// Attaches a debugger (`kfd_dbg_trap_enable`); `target` keeps the process known until it is detached.
@@ -188,12 +202,11 @@ pub(crate) fn detach<O: Os>(process: &Process<O>) -> Option<O::Target> {
 
 /// Gives back the address watches and the scheduler's settings of a process that is torn down.
 pub(crate) fn end_debugging<O: Os>(process: &Process<O>, state: &mut Locked<'_, O>) {
-    process.device.put_watches(&mut state.debug.watches);
-    let context = state.context.as_ref().filter(|_| state.debug.applied);
-    if let Some(context) = context.map(|context| context.gpu_address()) {
+    put_watches(process, state);
+    for node in process.nodes.devices() {
+        let applied = state.debug.applied.remove(&node.device.number);
+        let Some(context) = state.devices.context(node.device.number).filter(|_| applied) else { continue };
         // A device that does not answer forgets it with its reset.
-        let _ = state.lend(|| {
-            process.device.with_scheduler(process.epoch, |scheduler| scheduler.flush_shader_debugger(context))
-        });
+        let _ = state.lend(|| node.with_scheduler(|scheduler| scheduler.flush_shader_debugger(context)));
     }
 }

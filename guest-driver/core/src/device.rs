@@ -38,8 +38,8 @@ const INVALIDATE_ENGINE: u32 = 17;
 const FLUSH_TIMEOUT_NS: u64 = 1_000_000_000;
 /// The processes and files that use devices, as a device sees them.
 pub(crate) trait Users<O: Os>: Send + Sync {
-    /// The device was reset: all hear of it.
-    fn were_reset(&self);
+    /// The device was reset: all of its users hear of it.
+    fn were_reset(&self, device: &Device<O>);
 
     /// Moves programs' pages out of VRAM until `len` bytes are free, as far as that goes. The caller holds no lock.
     fn make_room(&self, device: &Device<O>, len: u64);
@@ -63,13 +63,13 @@ pub(crate) trait Users<O: Os>: Send + Sync {
 
 /// One GPU.
 pub(crate) struct Device<O: Os> {
+    /// Its number in the machine, which no other device has or had.
+    pub(crate) number: u32,
     pub(crate) hw: Arc<Hw<O>>,
     /// Of the whole GPU; each node has its part.
     pub(crate) config: Config,
     pub(crate) info: DeviceInfo,
     nodes: Mutex<O, Arc<Nodes>>,
-    /// Counts nodes that were added to the topology and removed from it.
-    pub(crate) generation: AtomicU32,
     /// Number of the way to share out graphics cores that sysfs shows the resources of.
     pub(crate) shown_mode: AtomicU32,
     pub(crate) vram: Arc<Vram<O>>,
@@ -104,12 +104,23 @@ pub(crate) struct Device<O: Os> {
 
 impl<O: Os> Device<O> {
     /// Brings the device up from reset.
-    pub(crate) fn probe(hw: Arc<Hw<O>>, config: Config, users: Arc<dyn Users<O>>) -> Result<Arc<Self>> {
-        let device = Self::with_config(hw, config, users)?;
+    pub(crate) fn probe(
+        hw: Arc<Hw<O>>,
+        config: Config,
+        number: u32,
+        users: Arc<dyn Users<O>>,
+    ) -> Result<Arc<Self>> {
+        let device = Self::with_config(hw, config, number, users)?;
         if let Err(error) = device.start() {
             device.stop();
             return Err(error);
         }
+        Ok(device)
+    }
+
+    /// Says that it was added to the machine, and by which name.
+    pub(crate) fn announce(&self) {
+        let device = self;
         log!(
             device.hw,
             Info,
@@ -121,14 +132,18 @@ impl<O: Os> Device<O> {
             device.config.vram_size >> 20,
             device.gpu_id()
         );
-        Ok(device)
     }
 
     /// Makes everything a device needs of which `config` is known.
     #[inline(never)]
-    pub(crate) fn with_config(hw: Arc<Hw<O>>, config: Config, users: Arc<dyn Users<O>>) -> Result<Arc<Self>> {
+    pub(crate) fn with_config(
+        hw: Arc<Hw<O>>,
+        config: Config,
+        number: u32,
+        users: Arc<dyn Users<O>>,
+    ) -> Result<Arc<Self>> {
         let info = hw.function().device_info();
-        let nodes = Nodes::new(hw.asic(), &info, &config, node::mode_of(&hw))?;
+        let nodes = Nodes::new(hw.asic(), &info, &config, node::mode_of(&hw), &[])?;
         let vram = Vram::new(hw.clone(), config.vram_size - VRAM_RESERVED)?;
         let gart = Gart::new(hw.clone(), &vram)?;
         let ih = IhRing::new(hw.clone(), &gart)?;
@@ -151,9 +166,9 @@ impl<O: Os> Device<O> {
             gtt_limit: (memory / 4 * 3).max(64 << 20),
             fences: hw.os().wait_queue_new()?,
             trace: DriverTrace::new(hw.os())?,
-            generation: AtomicU32::new(1 + nodes.count()),
             shown_mode: AtomicU32::new(nodes.mode() as u32),
             nodes: Mutex::new(hw.os(), LockRank::Nodes, nodes)?,
+            number,
             hw,
             config,
             info,
@@ -256,11 +271,6 @@ impl<O: Os> Device<O> {
         self.trace.record(self.hw.os(), pasid, event);
     }
 
-    /// Counts changes of the topology: the nodes that were added to it and removed from it, processors included.
-    pub(crate) fn generation(&self) -> u32 {
-        self.generation.load(Ordering::Acquire)
-    }
-
     /// Name that user space has for the first node.
     pub(crate) fn gpu_id(&self) -> u16 {
         self.nodes().first().gpu_id
@@ -361,7 +371,7 @@ impl<O: Os> Device<O> {
     /// Recovers the device if a request to the scheduler timed out, and tells all users.
     pub(crate) fn recover_after(&self, epoch: u64, result: Result<()>) {
         if result == Err(Errno::ETIME) && self.recover(epoch) {
-            self.users.were_reset();
+            self.users.were_reset(self);
         }
     }
 

@@ -2,7 +2,7 @@
 
 mod query;
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use core::fmt;
 
@@ -59,10 +59,11 @@ pub(crate) struct Session<O: Os> {
     /// The process that has attached, and the hold on this one.
     pub(crate) attached: Option<(u16, O::Target)>,
     pub(crate) launch: LaunchControl,
-    pub(crate) watches: [NodeWatch; WATCHES],
+    /// By the number of the device.
+    pub(crate) watches: BTreeMap<u32, [NodeWatch; WATCHES]>,
     pub(crate) flags: u32,
-    /// The scheduler has settings of this process.
-    pub(crate) applied: bool,
+    /// Numbers of the devices whose schedulers have settings of this process.
+    pub(crate) applied: BTreeSet<u32>,
 }
 
 impl<O: Os> Default for Session<O> {
@@ -72,9 +73,9 @@ impl<O: Os> Default for Session<O> {
             interrupted: false,
             attached: None,
             launch: LaunchControl::default(),
-            watches: [NodeWatch::default(); WATCHES],
+            watches: BTreeMap::new(),
             flags: 0,
-            applied: false,
+            applied: BTreeSet::new(),
         }
     }
 }

@@ -14,7 +14,8 @@ pub(crate) fn settle_fault<O: Os>(process: &Process<O>) {
     let Some(data) = process.fault.lock().take() else { return };
     let task = process.state.lock().task;
     if let Some(task) = task.filter(|_| !is_poison(&data)) {
-        process.device.smi.fault(&task);
+        let node = process.nodes.named(data.gpu_id).unwrap_or(process.nodes.first());
+        node.device.smi.fault(&task);
     }
     queue_manager::evict(process);
     tell_fault(process, data);

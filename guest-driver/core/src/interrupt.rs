@@ -29,7 +29,7 @@ pub(crate) fn handle_all<O: Os>(processes: &Processes<O>, device: &Device<O>) ->
         if overflow {
             let line = format_args!("IH ring buffer overflow: looking at all signals");
             device.limits.overflow.log(&device.hw, LogLevel::Warn, line);
-            look_at_all(processes);
+            look_at_all(processes, device);
             retry_interrupts(processes, device);
         }
         if count == 0 {
@@ -42,12 +42,12 @@ pub(crate) fn handle_all<O: Os>(processes: &Processes<O>, device: &Device<O>) ->
     true
 }
 
-/// Looks at all signals and all work, of which interrupts may have told that were lost.
-pub(crate) fn look_at_all<O: Os>(processes: &Processes<O>) {
+/// Looks at all signals and all work of a device, of which interrupts may have told that were lost.
+pub(crate) fn look_at_all<O: Os>(processes: &Processes<O>, device: &Device<O>) {
     for process in processes.all() {
         process.events.scan();
     }
-    for client in processes.files() {
+    for client in processes.files_of(device) {
         client.kick();
     }
 }
@@ -74,7 +74,14 @@ fn handle<O: Os>(processes: &Processes<O>, device: &Device<O>, entry: &IhEntry) 
         }
         return;
     };
-    let node = process.nodes.raised(entry);
+    let Some(node) = process.nodes.raised(device, entry) else {
+        // The process was there before the device.
+        if let Interrupt::PageRetry { told, .. } = (asic.interrupt)(entry) {
+            device.retried(told);
+        }
+        processes.count_unhandled(&device.hw, entry);
+        return;
+    };
     match (asic.interrupt)(entry) {
         Interrupt::Signal(event) => {
             process.events.interrupt(event, || {

@@ -37,9 +37,9 @@ use crate::debug;
 use crate::errno::{Errno, Result};
 use crate::memory;
 use crate::memory::dmabuf;
-use crate::node::Node;
 use crate::os::{Clock, DriverEvent, Os};
 use crate::process::Process;
+use crate::process_device::ProcessNode;
 use crate::processes::Processes;
 use crate::queue::cu_mask_bits;
 use crate::queue_manager;
@@ -210,13 +210,12 @@ pub(crate) fn dispatch<O: Os>(
         Action::Run(run) => run,
         Action::Refuse(errno) => return Err(errno),
     };
-    let device = &process.device;
     let number = ioc_nr(command);
     let name = nr::COMMANDS.get(usize::from(number).wrapping_sub(1)).map_or("", |known| known.0);
-    device.trace(process.pasid, DriverEvent::IoctlEnter { name, number });
+    process.trace(DriverEvent::IoctlEnter { name, number });
     let result = perform(&Call { processes, process }, (known, command), arg, run);
     let errno = result.as_ref().err().map_or(0, |error| error.raw().unsigned_abs());
-    device.trace(process.pasid, DriverEvent::IoctlLeave { number, errno });
+    process.trace(DriverEvent::IoctlLeave { number, errno });
     result
 }
 
@@ -227,7 +226,7 @@ fn perform<O: Os>(
     arg: u64,
     run: fn(&Call<'_, O>, &mut [u8]) -> Result<u32>,
 ) -> Result<u32> {
-    let os = call.process.device.hw.os();
+    let os = call.process.os();
     // Before the arguments are looked at (`KFD_IOC_FLAG_CHECKPOINT_RESTORE`).
     if known == nr::CRIU_OP && !os.may_checkpoint() {
         return Err(Errno::EACCES);
@@ -273,13 +272,13 @@ fn get_version<O: Os>(_: &Arc<Process<O>>, args: &mut GetVersionArgs) -> Result<
 
 fn create_queue<O: Os>(process: &Arc<Process<O>>, args: &mut CreateQueueArgs) -> Result<u32> {
     queue_manager::create_queue(process, args)?;
-    process.device.trace(process.pasid, DriverEvent::QueueCreated { queue: args.queue_id });
+    process.trace(DriverEvent::QueueCreated { queue: args.queue_id });
     Ok(0)
 }
 
 fn destroy_queue<O: Os>(process: &Arc<Process<O>>, args: &mut DestroyQueueArgs) -> Result<u32> {
     queue_manager::destroy_queue(process, args.queue_id)?;
-    process.device.trace(process.pasid, DriverEvent::QueueDestroyed { queue: args.queue_id });
+    process.trace(DriverEvent::QueueDestroyed { queue: args.queue_id });
     Ok(0)
 }
 
@@ -295,7 +294,7 @@ fn alloc_queue_gws<O: Os>(process: &Arc<Process<O>>, args: &mut AllocQueueGwsArg
 
 fn set_cu_mask<O: Os>(process: &Arc<Process<O>>, args: &mut SetCuMaskArgs) -> Result<u32> {
     let bits = cu_mask_bits(args.num_cu_mask)?;
-    let mask: Vec<u32> = array_from_user(process.device.hw.os(), args.cu_mask_ptr, bits as usize / 32)?;
+    let mask: Vec<u32> = array_from_user(process.os(), args.cu_mask_ptr, bits as usize / 32)?;
     queue_manager::set_cu_mask(process, args.queue_id, bits, &mask).map(|()| 0)
 }
 
@@ -309,7 +308,7 @@ fn get_queue_wave_state<O: Os>(process: &Arc<Process<O>>, args: &mut GetQueueWav
     for (number, header) in (0u64..).zip(&states.headers) {
         let at = number * u64::from(states.distance);
         let at = args.ctl_stack_address.checked_add(at).ok_or(Errno::EFAULT)?;
-        process.device.hw.os().copy_to_user(at, &header.as_bytes()[..WAVE_STATE_BYTES])?;
+        process.os().copy_to_user(at, &header.as_bytes()[..WAVE_STATE_BYTES])?;
     }
     Ok(0)
 }
@@ -324,11 +323,10 @@ fn set_memory_policy<O: Os>(process: &Arc<Process<O>>, args: &mut SetMemoryPolic
 }
 
 fn get_clock_counters<O: Os>(process: &Arc<Process<O>>, args: &mut GetClockCountersArgs) -> Result<u32> {
-    let device = &process.device;
-    args.gpu_clock_counter =
-        if check_gpu(process, args.gpu_id).is_ok() { device.hw.clock_counter() } else { 0 };
-    args.cpu_clock_counter = device.hw.os().clock_ns(Clock::MonotonicRaw);
-    args.system_clock_counter = device.hw.os().clock_ns(Clock::Boot);
+    let node = process.nodes.named(args.gpu_id);
+    args.gpu_clock_counter = node.map_or(0, |node| node.device.hw.clock_counter());
+    args.cpu_clock_counter = process.os().clock_ns(Clock::MonotonicRaw);
+    args.system_clock_counter = process.os().clock_ns(Clock::Boot);
     args.system_clock_freq = 1_000_000_000;
     Ok(0)
 }
@@ -353,7 +351,7 @@ fn reset_event<O: Os>(process: &Arc<Process<O>>, args: &mut EventIdArgs) -> Resu
 }
 
 fn wait_events<O: Os>(process: &Arc<Process<O>>, args: &mut WaitEventsArgs) -> Result<u32> {
-    let os = process.device.hw.os();
+    let os = process.os();
     if args.num_events > KFD_SIGNAL_EVENT_LIMIT {
         return Err(Errno::ENOMEM);
     }
@@ -361,7 +359,7 @@ fn wait_events<O: Os>(process: &Arc<Process<O>>, args: &mut WaitEventsArgs) -> R
     let end = process.events.wait(os, &mut events, args.wait_for_all != 0, args.timeout);
     if end.result == KFD_IOC_WAIT_RESULT_COMPLETE {
         for event in &events {
-            process.device.trace(process.pasid, DriverEvent::EventWake { event: event.event_id });
+            process.trace(DriverEvent::EventWake { event: event.event_id });
         }
     }
     args.wait_result = end.result;
@@ -383,8 +381,7 @@ fn set_scratch_backing_va<O: Os>(
 }
 
 fn get_tile_config<O: Os>(process: &Arc<Process<O>>, args: &mut GetTileConfigArgs) -> Result<u32> {
-    check_gpu(process, args.gpu_id)?;
-    args.gb_addr_config = process.device.config.gb_addr_config;
+    args.gb_addr_config = process.nodes.named(args.gpu_id)?.device.config.gb_addr_config;
     args.num_banks = 0;
     args.num_ranks = 0;
     // gfx9 and later have no tables.
@@ -396,7 +393,7 @@ fn get_tile_config<O: Os>(process: &Arc<Process<O>>, args: &mut GetTileConfigArg
 fn set_trap_handler<O: Os>(process: &Arc<Process<O>>, args: &mut SetTrapHandlerArgs) -> Result<u32> {
     let node = process.nodes.named(args.gpu_id)?;
     let mut state = process.state.lock();
-    let Some(space) = state.devices.space(node.number) else { return Err(Errno::ESRCH) };
+    let Some(space) = state.devices.space(node.index) else { return Err(Errno::ESRCH) };
     if let Some(handler) = &space.lock().trap_handler {
         handler.set_program(node.number, args.tba_addr, args.tma_addr);
     }
@@ -429,13 +426,12 @@ fn free_memory_of_gpu<O: Os>(process: &Arc<Process<O>>, args: &mut FreeMemoryOfG
 fn for_devices<O: Os>(
     process: &Arc<Process<O>>,
     args: &mut MapMemoryToGpuArgs,
-    one: fn(&Process<O>, &Node, u64) -> Result<()>,
+    one: fn(&Process<O>, &ProcessNode<O>, u64) -> Result<()>,
 ) -> Result<u32> {
     if args.n_devices == 0 || args.n_success > args.n_devices || args.n_devices > MAX_DEVICE_IDS {
         return Err(Errno::EINVAL);
     }
-    let ids: Vec<u32> =
-        array_from_user(process.device.hw.os(), args.device_ids_array_ptr, args.n_devices as usize)?;
+    let ids: Vec<u32> = array_from_user(process.os(), args.device_ids_array_ptr, args.n_devices as usize)?;
     process.nodes.named((args.handle >> 32) as u32)?;
     for &id in &ids[args.n_success as usize..] {
         one(process, process.nodes.named(id)?, args.handle)?;
@@ -454,7 +450,7 @@ fn unmap_memory_from_gpu<O: Os>(process: &Arc<Process<O>>, args: &mut MapMemoryT
 
 fn smi_events<O: Os>(process: &Arc<Process<O>>, args: &mut SmiEventsArgs) -> Result<u32> {
     let node = process.nodes.named(args.gpuid)?;
-    args.anon_fd = process.device.smi.open(process.pasid(), node.number)? as u32;
+    args.anon_fd = node.device.smi.open(process.pasid(), node.number)? as u32;
     Ok(0)
 }
 
@@ -478,7 +474,7 @@ fn set_xnack_mode<O: Os>(process: &Arc<Process<O>>, args: &mut SetXnackModeArgs)
 }
 
 fn get_dmabuf_info<O: Os>(process: &Arc<Process<O>>, args: &mut GetDmabufInfoArgs) -> Result<u32> {
-    dmabuf::info(&process.device, args).map(|()| 0)
+    dmabuf::info(process, args).map(|()| 0)
 }
 
 fn import_dmabuf<O: Os>(process: &Arc<Process<O>>, args: &mut ImportDmabufArgs) -> Result<u32> {
@@ -495,6 +491,6 @@ fn runtime_enable<O: Os>(process: &Arc<Process<O>>, args: &mut RuntimeEnableArgs
 
 fn available_memory<O: Os>(process: &Arc<Process<O>>, args: &mut GetAvailableMemoryArgs) -> Result<u32> {
     let node = process.nodes.named(args.gpu_id)?;
-    args.available = process.device.available_vram(&process.nodes, node);
+    args.available = node.device.available_vram(&node.siblings, node);
     Ok(0)
 }

@@ -85,6 +85,6 @@ mod xcp_tree;
 
 pub use config::{Block, Config};
 pub use errno::{Errno, Result};
-pub use kfd::{Kfd, MmapTarget};
+pub use kfd::{Kfd, KfdDevice, MmapTarget};
 pub use process::Process;
 pub use usage::Usage;

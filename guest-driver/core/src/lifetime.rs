@@ -2,8 +2,8 @@
 //! `kfd_process_notifier_release`).
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
-use belfry_abi::kfd::mmap::KFD_DOORBELL_PROCESS_SLICE;
 use belfry_abi::kfd::smi::EventKind;
 
 use crate::acquire;
@@ -12,9 +12,9 @@ use crate::device::{Device, Users};
 use crate::errno::Result;
 use crate::fault;
 use crate::hw::log;
-use crate::os::{DriverEvent, Function as _, Os, ProcessKey};
+use crate::os::{DriverEvent, Os, ProcessKey};
 use crate::process::{Phase, Process, Works};
-use crate::process_device::ProcessDevices;
+use crate::process_device::{ProcessDevices, ProcessNodes};
 use crate::processes::{Later, Processes};
 use crate::queue_manager;
 use crate::ranges::Svm;
@@ -24,31 +24,24 @@ use crate::svm;
 ///
 /// # Errors
 ///
-/// `ENODEV` after removal, `EAGAIN` while there will be other nodes, `ENOSPC` when every PASID or doorbell slice is taken, `ENOMEM`.
-pub(crate) fn open<O: Os>(
-    processes: &Arc<Processes<O>>,
-    device: &Arc<Device<O>>,
-    key: ProcessKey,
-) -> Result<Arc<Process<O>>> {
-    let wanted = || (slices(device), device.nodes().count() as usize);
-    let make = |pasid, slices| Process::new(device, key, pasid, slices, works(processes, device, pasid)?);
-    let (process, new) = processes.open(key, wanted, make)?;
+/// `ENODEV` without a device, `EAGAIN` while there will be other nodes, `ENOSPC` when every PASID or doorbell slice is taken and for more
+/// nodes than a process can have, `ENOMEM`.
+pub(crate) fn open<O: Os>(processes: &Arc<Processes<O>>, key: ProcessKey) -> Result<Arc<Process<O>>> {
+    let make = |pasid, nodes: ProcessNodes<O>| {
+        let works = works(processes, nodes.first().device.hw.os(), pasid)?;
+        Process::new(key, pasid, nodes, works)
+    };
+    let (process, new) = processes.open(key, make)?;
     if new {
-        device.trace(process.pasid, DriverEvent::ProcessOpened { task: process.opener });
+        process.trace(DriverEvent::ProcessOpened { task: process.opener });
     }
     Ok(process)
 }
 
-/// Slices that the doorbells of a device have.
-fn slices<O: Os>(device: &Device<O>) -> u64 {
-    device.hw.function().doorbell_size() / KFD_DOORBELL_PROCESS_SLICE
-}
-
 /// The work that a process will have done for it.
 #[inline(never)]
-fn works<O: Os>(processes: &Arc<Processes<O>>, device: &Arc<Device<O>>, pasid: u16) -> Result<Works<O>> {
-    let os = device.hw.os();
-    let later = |delay_us, run| os.work_new(Arc::new(Later::new((device, processes), pasid, delay_us, run)));
+fn works<O: Os>(processes: &Arc<Processes<O>>, os: &O, pasid: u16) -> Result<Works<O>> {
+    let later = |delay_us, run| os.work_new(Arc::new(Later::new(processes, pasid, delay_us, run)));
     Ok(Works {
         fault: later(0, |process| fault::settle_fault(process))?,
         retry: later(0, svm::give_pages)?,
@@ -76,18 +69,21 @@ fn end<O: Os>(processes: &Arc<Processes<O>>, process: &Arc<Process<O>>) {
     tear_down(processes, process);
     let entry = processes.remove(process);
     if entry.is_some() {
-        process.device.trace(process.pasid, DriverEvent::ProcessClosed);
+        process.trace(DriverEvent::ProcessClosed);
     }
     drop(entry);
 }
 
-/// Ends all processes and lets no more in.
-pub(crate) fn end_all<O: Os>(processes: &Arc<Processes<O>>) {
-    processes.close_for_good();
+/// Takes a device out of the machine, and ends all processes that have it: they lose their other devices, too
+/// (`kgd2kfd_teardown_processes`).
+pub(crate) fn leave<O: Os>(processes: &Arc<Processes<O>>, device: &Device<O>) {
+    processes.remove_device(device);
     for process in processes.all() {
-        end(processes, &process);
+        if process.nodes.of(device).next().is_some() {
+            end(processes, &process);
+        }
     }
-    for client in processes.files() {
+    for client in processes.files_of(device) {
         client.stop();
     }
 }
@@ -99,7 +95,7 @@ pub(crate) fn end_all<O: Os>(processes: &Arc<Processes<O>>) {
 pub(crate) fn tear_down<O: Os>(processes: &Arc<Processes<O>>, process: &Process<O>) {
     stop_debugging(processes, process);
     process.debug.detach();
-    let (queues, bos, devices, context, task, svm);
+    let (queues, bos, devices, task, svm);
     {
         let mut state = process.state.lock();
         if state.phase == Phase::Dead {
@@ -108,36 +104,34 @@ pub(crate) fn tear_down<O: Os>(processes: &Arc<Processes<O>>, process: &Process<
         state.phase = Phase::Dead;
         queues = queue_manager::remove_all_queues(process, &mut state);
         bos = core::mem::take(&mut state.bos);
-        let none = ProcessDevices::new(&process.slices, &process.device.hw.asic().doorbells);
-        devices = core::mem::replace(&mut state.devices, none);
         debug::end_debugging(process, &mut state);
-        context = state.context.take();
+        devices = core::mem::replace(&mut state.devices, ProcessDevices::new(&process.nodes));
         task = state.task.take();
-        svm = core::mem::replace(&mut state.svm, Svm::new(process.device.config.vram_size));
+        svm = core::mem::replace(&mut state.svm, Svm::of(&process.nodes));
     }
-    process.device.uncharge_gtt(svm.charged);
+    process.nodes.first().device.uncharge_gtt(svm.charged);
     for bo in bos.values() {
-        process.device.hw.os().memory_freed(bo.va);
+        process.nodes.get(bo.node).device.hw.os().memory_freed(bo.va);
     }
     drop(queues);
-    let _ = process.device.flush_gart();
+    let used: Vec<Arc<Device<O>>> = process.nodes.devices().map(|node| node.device.clone()).collect();
+    for device in &used {
+        let _ = device.flush_gart();
+    }
     // Translations go before the memory; a device that does not answer even to this keeps its memory.
-    let flushed = acquire::leave_spaces(process, &devices, &bos, &svm) && !process.device.wedged();
+    let flushed = acquire::leave_spaces(process, &devices, &bos, &svm);
+    let reach = |device: &&Arc<Device<O>>| device.hw.alive() && (!flushed || device.wedged());
+    let deaf = used.iter().find(reach);
     process.events.shut_down();
-    if flushed || !process.device.hw.alive() {
-        drop((bos, svm, devices, context));
-    } else {
-        log!(
-            process.device.hw,
-            Error,
-            "pasid {}: memory is left to a device that does not answer",
-            process.pasid
-        );
-        core::mem::forget((bos, svm, context));
+    if let Some(device) = deaf {
+        log!(device.hw, Error, "pasid {}: memory is left to a device that does not answer", process.pasid);
+        core::mem::forget((bos, svm));
         devices.leave();
+    } else {
+        drop((bos, svm, devices));
     }
     if let Some(task) = task {
-        process.device.smi.process(EventKind::ProcessEnd, &task);
+        used.iter().for_each(|device| device.smi.process(EventKind::ProcessEnd, &task));
     }
 }
 
@@ -153,11 +147,13 @@ fn stop_debugging<O: Os>(processes: &Arc<Processes<O>>, process: &Process<O>) {
 }
 
 impl<O: Os> Users<O> for Processes<O> {
-    fn were_reset(&self) {
+    fn were_reset(&self, device: &Device<O>) {
         for process in self.all() {
-            process.gpu_reset();
+            if let Some(node) = process.nodes.of(device).next() {
+                process.gpu_reset(node);
+            }
         }
-        for client in self.files() {
+        for client in self.files_of(device) {
             client.kick();
         }
     }
@@ -177,7 +173,7 @@ impl<O: Os> Users<O> for Processes<O> {
     }
 
     fn admit(&self, device: &Device<O>, file: u64) -> Result<(u16, u32)> {
-        self.admit_file(file, slices(device))
+        self.admit_file(file, device)
     }
 
     fn dismiss(&self, pasid: u16) {

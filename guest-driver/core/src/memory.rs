@@ -23,6 +23,7 @@ use crate::os::{
     check_user_range,
 };
 use crate::process::{Process, State};
+use crate::process_device::ProcessNode;
 use crate::space::Space;
 
 /// Tells the process that the user range of a buffer object changed.
@@ -46,7 +47,6 @@ impl<O: Os> Invalidate for Notifier<O> {
 ///
 /// `EINVAL`, `ENODEV` without an acquired VM, `EFAULT` for user memory that is not there, `ENOMEM`.
 pub(crate) fn alloc_memory<O: Os>(process: &Arc<Process<O>>, args: &mut AllocMemoryOfGpuArgs) -> Result<()> {
-    let device = &process.device;
     let flags = AllocFlags::from_bits_retain(args.flags);
     if args.size == 0 {
         return Err(Errno::EINVAL);
@@ -58,6 +58,7 @@ pub(crate) fn alloc_memory<O: Os>(process: &Arc<Process<O>>, args: &mut AllocMem
         return Err(Errno::EADDRINUSE);
     }
     let node = process.nodes.named(args.gpu_id)?;
+    let device = &node.device;
     if size > GPUVM_LIMIT {
         return Err(Errno::ENOMEM);
     }
@@ -67,8 +68,8 @@ pub(crate) fn alloc_memory<O: Os>(process: &Arc<Process<O>>, args: &mut AllocMem
     let mut notifier = None;
     let (kind, offset) = if flags.contains(AllocFlags::VRAM) {
         let contiguous = flags.contains(AllocFlags::CONTIGUOUS);
-        check_room(process, Room::Vram)?;
-        let charge = device.charge_vram(&process.nodes, node, size)?;
+        check_room(process, node, Room::Vram)?;
+        let charge = device.charge_vram(&node.siblings, node, size)?;
         let memory = device.vram_alloc(size, contiguous)?.charged(charge);
         let mut va = args.va_addr;
         for extent in memory.extents() {
@@ -77,7 +78,7 @@ pub(crate) fn alloc_memory<O: Os>(process: &Arc<Process<O>>, args: &mut AllocMem
         }
         (BoKind::Vram(Arc::new(memory.with_public(flags.contains(AllocFlags::PUBLIC)))), None)
     } else if flags.contains(AllocFlags::GTT) {
-        check_room(process, Room::System)?;
+        check_room(process, node, Room::System)?;
         (BoKind::System(Arc::new(SystemMemory::allocate(device, size)?)), None)
     } else if flags.contains(AllocFlags::USERPTR) {
         let va = args.mmap_offset;
@@ -100,7 +101,7 @@ pub(crate) fn alloc_memory<O: Os>(process: &Arc<Process<O>>, args: &mut AllocMem
         if args.size != KFD_DOORBELL_PROCESS_SLICE {
             return Err(Errno::EINVAL);
         }
-        let at = OwnPlace::Doorbells(process.doorbell_offset(node));
+        let at = OwnPlace::Doorbells(node.doorbell_offset());
         (
             BoKind::Doorbell(device.hw.function().own_bus_address(at)),
             Some(kfd_mmap_offset(KFD_MMAP_TYPE_DOORBELL, node.gpu_id)),
@@ -120,7 +121,7 @@ pub(crate) fn alloc_memory<O: Os>(process: &Arc<Process<O>>, args: &mut AllocMem
 
     let mut bo = Bo::new(node, kind, (args.va_addr, size), flags);
     let mut state = process.state.lock();
-    let result = state.insert_bo(device, &mut bo);
+    let result = state.insert_bo(node, &mut bo);
     let Ok((id, gem_offset)) = result else {
         drop(state);
         // Dropped without the lock: a pin may wait for its notifier.
@@ -140,8 +141,8 @@ pub(crate) fn alloc_memory<O: Os>(process: &Arc<Process<O>>, args: &mut AllocMem
 }
 
 /// Refuses memory where the operating system has none left on purpose.
-fn check_room<O: Os>(process: &Process<O>, room: Room) -> Result<()> {
-    if process.device.hw.os().has_room(room, process.pasid) { Ok(()) } else { Err(Errno::ENOMEM) }
+fn check_room<O: Os>(process: &Process<O>, node: &ProcessNode<O>, room: Room) -> Result<()> {
+    if node.device.hw.os().has_room(room, process.pasid) { Ok(()) } else { Err(Errno::ENOMEM) }
 }
 
 /// FREE_MEMORY_OF_GPU.
@@ -161,7 +162,7 @@ pub(crate) fn free_memory<O: Os>(process: &Process<O>, handle: u64) -> Result<()
     let bo = state.bos.remove(&id);
     drop(state);
     if let Some(bo) = &bo {
-        process.device.hw.os().memory_freed(bo.va);
+        process.nodes.get(bo.node).device.hw.os().memory_freed(bo.va);
     }
     drop(bo);
     Ok(())
@@ -180,8 +181,8 @@ fn user_memory_changed<O: Os>(process: &Process<O>, id: u32) {
         Err(Errno::ESRCH) => return,
         renewed => renewed.map(|pin| {
             // The charge moves from the old pin to the new one.
-            process.device.gtt_used.fetch_add(pin.count() as u64 * PAGE_SIZE, Ordering::Relaxed);
-            Arc::new(UserMemory { device: process.device.clone(), pin })
+            memory.device.gtt_used.fetch_add(pin.count() as u64 * PAGE_SIZE, Ordering::Relaxed);
+            Arc::new(UserMemory { device: memory.device.clone(), pin })
         }),
     };
     let unused = replace_user_memory(process, id, &memory, renewed);
@@ -229,7 +230,7 @@ fn replace_user_memory<O: Os>(
                 "pasid {}: user memory at {:#x} is gone ({error}), unmapped from the GPU",
                 process.pasid, bo.va
             );
-            process.device.limits.user_memory.log(&process.device.hw, LogLevel::Warn, line);
+            old.device.limits.user_memory.log(&old.device.hw, LogLevel::Warn, line);
         }
     }
     None

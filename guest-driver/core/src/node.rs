@@ -63,8 +63,8 @@ fn crc(words: &[u32]) -> u16 {
 }
 
 /// The name of a node: of what identifies the function and, of partitions, of their graphics cores
-/// (`kfd_generate_gpu_id`); stable over reloads, never 0, and no other node's.
-fn gpu_id(info: &DeviceInfo, config: &Config, cores: Option<(u32, u32)>, others: &[Node]) -> u16 {
+/// (`kfd_generate_gpu_id`); stable over reloads, never 0, and no other node's of the machine.
+fn gpu_id(info: &DeviceInfo, config: &Config, cores: Option<(u32, u32)>, taken: impl Fn(u16) -> bool) -> u16 {
     let words = [
         u32::from(info.vendor_id) | u32::from(info.device_id) << 16,
         u32::from(info.subsystem_vendor_id) | u32::from(info.subsystem_id) << 16,
@@ -74,7 +74,7 @@ fn gpu_id(info: &DeviceInfo, config: &Config, cores: Option<(u32, u32)>, others:
         cores.map_or(0, |(first, count)| first | count << 16),
     ];
     let mut id = crc(&words[..if cores.is_some() { 6 } else { 5 }]).max(1);
-    while others.iter().any(|other| other.gpu_id == id) {
+    while taken(id) {
         id = id.wrapping_add(1).max(1);
     }
     id
@@ -119,15 +119,8 @@ fn sources(first: u32, count: u32) -> u32 {
     })
 }
 
-impl Node {
-    /// Returns it among the GPU's nodes, as a bit.
-    pub(crate) fn bit(&self) -> u32 {
-        1 << (self.number % u32::BITS)
-    }
-}
-
 impl Nodes {
-    /// The nodes of a GPU that is shared out like this.
+    /// The nodes of a GPU that is shared out like this; `others` are the names of all nodes of other GPUs.
     ///
     /// # Errors
     ///
@@ -138,6 +131,7 @@ impl Nodes {
         info: &DeviceInfo,
         config: &Config,
         mode: ComputePartition,
+        others: &[u16],
     ) -> Result<Arc<Self>> {
         let xccs = config.xccs.max(1);
         let partitions = mode.partitions(xccs).ok_or(Errno::EINVAL)?;
@@ -146,7 +140,8 @@ impl Nodes {
         for number in 0..partitions {
             let first_xcc = number * count;
             let cores = (partitions > 1).then_some((first_xcc, count));
-            let gpu_id = gpu_id(info, config, cores, &list);
+            let taken = |id| others.contains(&id) || list.iter().any(|other| other.gpu_id == id);
+            let gpu_id = gpu_id(info, config, cores, taken);
             let config = if cores.is_some() { part(config, first_xcc, count) } else { whole(config) };
             list.push(Node {
                 number,
@@ -198,15 +193,6 @@ impl Nodes {
     /// The one with a number; the first one for a number that there is not.
     pub(crate) fn get(&self, number: u32) -> &Node {
         self.list.get(number as usize).unwrap_or(&self.list[0])
-    }
-
-    /// The one that user space names.
-    ///
-    /// # Errors
-    ///
-    /// `EINVAL`.
-    pub(crate) fn named(&self, gpu_id: u32) -> Result<&Node> {
-        self.list.iter().find(|node| u32::from(node.gpu_id) == gpu_id).ok_or(Errno::EINVAL)
     }
 
     /// The one whose interrupt an entry is (`kfd_irq_is_from_node`); the first one where no other one's is it.

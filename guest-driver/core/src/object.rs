@@ -104,6 +104,8 @@ pub(crate) enum Memory<O: Os> {
 
 /// A GEM object.
 pub(crate) struct Object<O: Os> {
+    /// Number of the device that it is of.
+    device: u32,
     memory: Memory<O>,
     created: GemCreateIn,
     /// Domains it should be in.
@@ -122,7 +124,8 @@ impl<O: Os> Object<O> {
     pub(crate) fn new(device: &Device<O>, memory: Memory<O>, created: GemCreateIn) -> Result<Arc<Self>> {
         let metadata = Mutex::new(device.hw.os(), LockRank::Object, Attached::Own(Metadata::default()))?;
         let users = Mutex::new(device.hw.os(), LockRank::Object, Vec::new())?;
-        Ok(Arc::new(Self { memory, created, placement: AtomicU64::new(created.domains), metadata, users }))
+        let (device, placement) = (device.number, AtomicU64::new(created.domains));
+        Ok(Arc::new(Self { device, memory, created, placement, metadata, users }))
     }
 
     /// Makes memory of a KFD buffer object one, which was made as amdkfd would have asked for it.
@@ -152,7 +155,7 @@ impl<O: Os> Object<O> {
     ///
     /// `ENOMEM`.
     pub(crate) fn of_user(client: &Arc<impl Holder<O> + 'static>, args: UserArgs) -> Result<Arc<Self>> {
-        let os = client.device().hw.os();
+        let (os, device) = (client.device().hw.os(), client.device().number);
         let holder: Weak<dyn Holder<O>> = Arc::downgrade(client) as _;
         let (size, domains) = (args.count as u64 * PAGE_SIZE, AMDGPU_GEM_DOMAIN_GTT);
         let created = GemCreateIn { bo_size: size, alignment: PAGE_SIZE, domains, domain_flags: 0 };
@@ -160,6 +163,7 @@ impl<O: Os> Object<O> {
         let users = Mutex::new(os, LockRank::Object, Vec::new())?;
         let pinned = Mutex::new(os, LockRank::Object, None)?;
         Ok(Arc::new_cyclic(|object| Self {
+            device,
             memory: Memory::User(UserRange::new(holder.clone(), args, pinned, object.clone())),
             created,
             placement: AtomicU64::new(domains),
@@ -172,6 +176,11 @@ impl<O: Os> Object<O> {
     pub(crate) fn of(backing: &dyn Backing) -> Option<&Self> {
         let any: &dyn Any = backing;
         any.downcast_ref()
+    }
+
+    /// Returns the number of the device that it is of.
+    pub(crate) fn device(&self) -> u32 {
+        self.device
     }
 
     fn memory(&self) -> &dyn Backing {

@@ -260,7 +260,7 @@ pub trait Os: Send + Sync + Sized + 'static {
     /// which the driver has taken from VRAM. The range lies in one [`UserArea`].
     ///
     /// Frames that the operating system has no use for stay in `frames`: pages of shared memory and of files do not move, and
-    /// those that are in VRAM already need not. The others are its own until it gives them back by [`crate::Kfd::frames_freed`],
+    /// those that are in VRAM already need not. The others are its own until it gives them back by [`crate::KfdDevice::frames_freed`],
     /// when no process has their pages any more. [`Invalidate::invalidated`] is told before pages move, as of any change.
     ///
     /// Returns how many pages have moved.

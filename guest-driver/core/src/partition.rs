@@ -2,7 +2,6 @@
 //! (`amdgpu_gfx_set_compute_partition`, `aqua_vanjaram_switch_partition_mode`).
 
 use alloc::sync::Arc;
-use core::sync::atomic::Ordering;
 
 use crate::device::Device;
 use crate::errno::{Errno, Result};
@@ -28,12 +27,13 @@ pub(crate) fn switch<O: Os>(processes: &Processes<O>, device: &Device<O>, text: 
         return Err(Errno::EINVAL);
     }
     let mode = mode_named(text)?;
-    let nodes = Nodes::new(device.hw.asic(), &device.info, &device.config, mode)?;
+    let others = processes.names_but(device);
+    let nodes = Nodes::new(device.hw.asic(), &device.info, &device.config, mode, &others)?;
     if mode == device.nodes().mode() {
         return Ok(());
     }
-    processes.lock_out()?;
-    let result = share_out(device, &nodes);
+    processes.lock_out(device)?;
+    let result = share_out(processes, device, &nodes);
     processes.let_in();
     result.inspect_err(|error| log!(device.hw, Error, "the GPU is not {mode} ({error})"))?;
     log!(device.hw, Info, "the GPU is {mode} now, {} nodes", nodes.count());
@@ -42,13 +42,13 @@ pub(crate) fn switch<O: Os>(processes: &Processes<O>, device: &Device<O>, text: 
 }
 
 /// Stops the scheduler, and starts one for the new nodes. The device is not in use, and the caller has locked new users out.
-fn share_out<O: Os>(device: &Device<O>, nodes: &Arc<Nodes>) -> Result<()> {
+fn share_out<O: Os>(processes: &Processes<O>, device: &Device<O>, nodes: &Arc<Nodes>) -> Result<()> {
     // Made before the old one goes: without memory, all is as it was.
     let new = scheduler::new(&device.hw, &device.gart, nodes)?;
     let epoch = device.epoch();
     let result = device.replace_scheduler(new, || {
         let before = device.set_nodes(nodes.clone());
-        device.generation.fetch_add(before.count() + nodes.count(), Ordering::AcqRel);
+        processes.count_nodes(before.count() + nodes.count());
     });
     if result == Err(Errno::ETIME) {
         device.recover_after(epoch, result);

@@ -10,9 +10,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::errno::{Errno, Result};
-use crate::node::Node;
 use crate::os::{Clock, Os};
 use crate::process::Process;
+use crate::process_device::ProcessNode;
 use crate::processes::Processes;
 
 /// A process, and a path below its directory.
@@ -29,9 +29,10 @@ fn proc_file<O: Os>(process: &Process<O>, path: &[&str]) -> Result<String> {
         }
         // What an engine has worked for a queue is counted by its firmware, and Belfry's does not.
         [name] if node_after(process, name, "sdma_").is_some() => Ok("0\n".to_string()),
-        [folder, "evicted_ms"] if node_after(process, folder, "stats_").is_some() => {
-            let now = process.device.hw.os().clock_ns(Clock::Monotonic);
-            Ok(format!("{}\n", process.state.lock().evicted_ns(now) / 1_000_000))
+        [folder, "evicted_ms"] if let Some(node) = node_after(process, folder, "stats_") => {
+            let now = process.os().clock_ns(Clock::Monotonic);
+            let ns = process.state.lock().devices.part(node.index).map_or(0, |part| part.evicted_ns(now));
+            Ok(format!("{}\n", ns / 1_000_000))
         }
         // There are no retry faults, and pages stay in system memory.
         [folder, "faults" | "page_in" | "page_out"] if node_after(process, folder, "counters_").is_some() => {
@@ -47,7 +48,7 @@ fn proc_file<O: Os>(process: &Process<O>, path: &[&str]) -> Result<String> {
 }
 
 /// The node whose id follows the beginning of a name.
-fn node_after<'a, O: Os>(process: &'a Process<O>, name: &str, start: &str) -> Option<&'a Node> {
+fn node_after<'a, O: Os>(process: &'a Process<O>, name: &str, start: &str) -> Option<&'a ProcessNode<O>> {
     let id = name.strip_prefix(start)?;
     process.nodes.iter().find(|node| id == node.gpu_id.to_string())
 }
@@ -72,7 +73,7 @@ fn proc_folder<O: Os>(process: &Process<O>, path: &[&str]) -> Result<Vec<String>
             let mut entries = strings(&["pasid", "queues/"]);
             for gpu in process.nodes.iter().map(|node| node.gpu_id) {
                 entries.extend([format!("vram_{gpu}"), format!("sdma_{gpu}"), format!("stats_{gpu}/")]);
-                entries.extend(process.device.hw.os().has_svm().then(|| format!("counters_{gpu}/")));
+                entries.extend(process.os().has_svm().then(|| format!("counters_{gpu}/")));
             }
             Ok(entries)
         }
@@ -159,15 +160,16 @@ mod tests {
         let bench = Bench::new();
         let process = bench.process(7);
         let mut state = process.state.lock();
+        let part = state.devices.part_mut(0).unwrap();
         for (since, until) in [(1_000_000, 3_000_000), (10_000_000, 11_000_000)] {
-            state.count_eviction(since);
+            part.count_eviction(since);
             // Off it already.
-            state.count_eviction(since + 500_000);
-            state.end_eviction(until);
-            state.end_eviction(until + 1);
+            part.count_eviction(since + 500_000);
+            part.end_eviction(until);
+            part.end_eviction(until + 1);
         }
-        assert_eq!(state.evicted_ns(20_000_000), 3_000_000);
-        state.count_eviction(20_000_000);
-        assert_eq!(state.evicted_ns(24_000_000), 7_000_000);
+        assert_eq!(part.evicted_ns(20_000_000), 3_000_000);
+        part.count_eviction(20_000_000);
+        assert_eq!(part.evicted_ns(24_000_000), 7_000_000);
     }
 }

@@ -9,17 +9,13 @@ use core::fmt;
 use belfry_abi::kfd::event::{
     HwExceptionData, KFD_HW_EXCEPTION_GPU_HANG, KFD_HW_EXCEPTION_WHOLE_GPU_RESET, MemoryExceptionData,
 };
-use belfry_abi::kfd::mmap::KFD_DOORBELL_PROCESS_SLICE;
 
 use crate::bo::{Bo, BoKind};
-use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::event::Events;
 use crate::exceptions::{Debug, Session};
-use crate::gart::KernelBuffer;
-use crate::node::{Node, Nodes};
-use crate::os::{LockRank, LogLevel, Os, ProcessKey, Task, WorkItem};
-use crate::process_device::ProcessDevices;
+use crate::os::{DriverEvent, LockRank, LogLevel, Os, ProcessKey, Task, WorkItem};
+use crate::process_device::{NodeBits, ProcessDevices, ProcessNode, ProcessNodes};
 use crate::queue::Queue;
 use crate::ranges::{Svm, Wanted};
 use crate::show::Few;
@@ -31,16 +27,11 @@ const WANTED: usize = 256;
 /// A process that opened the KFD node.
 pub struct Process<O: Os> {
     key: ProcessKey,
-    pub(crate) device: Arc<Device<O>>,
     pub(crate) pasid: u16,
     /// Program that has opened the KFD node.
     pub(crate) opener: Task,
-    /// The device's nodes, which stay as they are while there are processes.
-    pub(crate) nodes: Arc<Nodes>,
-    /// Its doorbells, by node.
-    pub(crate) slices: Vec<u32>,
-    /// The device's epoch when the process was made: after a recovery its queues are gone for good.
-    pub(crate) epoch: u64,
+    /// Nodes of all devices that there were when it came, which stay as they are while it is there.
+    pub(crate) nodes: ProcessNodes<O>,
     pub(crate) events: Events<O>,
     pub(crate) state: Lendable<O, State<O>>,
     /// A memory fault that is not settled yet.
@@ -71,8 +62,8 @@ impl<O: Os> fmt::Debug for Process<O> {
         let fault = self.fault.lock().map(|fault| fault.va);
         f.debug_struct("Process")
             .field("pasid", &format_args!("{:#x}", self.pasid))
-            .field("doorbell_slices", &format_args!("{:?}", self.slices))
-            .field("device_was_reset", &(self.epoch != self.device.epoch()))
+            .field("doorbell_slices", &Few(self.nodes.iter().map(|node| (node.gpu_id, node.slice))))
+            .field("device_was_reset", &self.nodes.devices().any(|node| node.epoch != node.device.epoch()))
             .field("fault_to_settle", &format_args!("{fault:x?}"))
             .field("state", &*self.state.lock())
             .field("events", &self.events)
@@ -129,16 +120,12 @@ pub(crate) struct State<O: Os> {
     pub(crate) devices: ProcessDevices<O>,
     pub(crate) bos: BTreeMap<u32, Bo<O>>,
     pub(crate) queues: BTreeMap<u32, Box<Queue<O>>>,
-    /// The scheduler's page about this process.
-    pub(crate) context: Option<KernelBuffer<O>>,
     /// Handle of the signal page.
     pub(crate) signal_handle: Option<u64>,
     /// Nodes for which the program has set a handler that traps go on to, one bit each.
-    pub(crate) takes_traps: u32,
+    pub(crate) takes_traps: NodeBits,
     /// Waves wait for pages that they do not have (XNACK).
     pub(crate) xnack: bool,
-    /// Nanoseconds that the queues were off the scheduler for the driver's reasons, and since when they are.
-    pub(crate) evicted: (u64, Option<u64>),
     /// Program that has acquired the first address space.
     pub(crate) task: Option<Task>,
     pub(crate) svm: Svm<O>,
@@ -148,40 +135,19 @@ pub(crate) struct State<O: Os> {
 
 impl<O: Os> State<O> {
     #[inline(never)]
-    fn new(device: &Device<O>, slices: &[u32]) -> Self {
+    fn new(nodes: &ProcessNodes<O>) -> Self {
         Self {
             phase: Phase::Alive,
-            devices: ProcessDevices::new(slices, &device.hw.asic().doorbells),
+            devices: ProcessDevices::new(nodes),
             bos: BTreeMap::new(),
             queues: BTreeMap::new(),
-            context: None,
             signal_handle: None,
             takes_traps: 0,
             xnack: false,
-            evicted: (0, None),
             task: None,
-            svm: Svm::new(device.config.vram_size),
+            svm: Svm::of(nodes),
             debug: Session::default(),
         }
-    }
-}
-
-impl<O: Os> State<O> {
-    /// Counts the time from now on as time that the queues are off the scheduler.
-    pub(crate) fn count_eviction(&mut self, now: u64) {
-        self.evicted.1.get_or_insert(now);
-    }
-
-    /// They are back.
-    pub(crate) fn end_eviction(&mut self, now: u64) {
-        if let Some(since) = self.evicted.1.take() {
-            self.evicted.0 += now.saturating_sub(since);
-        }
-    }
-
-    /// Returns the time that they were off it altogether, in nanoseconds.
-    pub(crate) fn evicted_ns(&self, now: u64) -> u64 {
-        self.evicted.0 + self.evicted.1.map_or(0, |since| now.saturating_sub(since))
     }
 }
 
@@ -189,23 +155,18 @@ impl<O: Os> Process<O> {
     /// A process that has nothing yet. Kernels have small stacks: it is put together in a frame of its own.
     #[inline(never)]
     pub(crate) fn new(
-        device: &Arc<Device<O>>,
         key: ProcessKey,
         pasid: u16,
-        slices: Vec<u32>,
+        nodes: ProcessNodes<O>,
         works: Works<O>,
     ) -> Result<Arc<Self>> {
-        let os = device.hw.os();
-        let state =
-            Lendable::new(os, [LockRank::Process, LockRank::ProcessState], State::new(device, &slices))?;
+        let os = nodes.first().device.hw.os();
+        let ranks = [LockRank::Process, LockRank::ProcessState];
+        let state = Lendable::new(os, ranks, State::new(&nodes))?;
         Ok(Arc::new(Self {
             key,
-            device: device.clone(),
             pasid,
             opener: os.task(),
-            nodes: device.nodes(),
-            slices,
-            epoch: device.epoch(),
             events: Events::new(os)?,
             state,
             fault: Mutex::new(os, LockRank::PendingFault, None)?,
@@ -214,7 +175,18 @@ impl<O: Os> Process<O> {
             debug: Debug::new(os, works.tell)?,
             retry_work: works.retry,
             svm_work: works.restore,
+            nodes,
         }))
+    }
+
+    /// Returns the operating system, for what concerns no device.
+    pub(crate) fn os(&self) -> &O {
+        self.nodes.first().device.hw.os()
+    }
+
+    /// Records an event of the process on all of its devices.
+    pub(crate) fn trace(&self, event: DriverEvent) {
+        self.nodes.trace(self.pasid, event);
     }
 
     /// Returns the address space it belongs to.
@@ -227,6 +199,11 @@ impl<O: Os> Process<O> {
         self.pasid
     }
 
+    /// Returns whether it has a device, by [`KfdDevice::number`](crate::KfdDevice::number).
+    pub fn has(&self, device: u32) -> bool {
+        self.nodes.devices().any(|node| node.device.number == device)
+    }
+
     /// Memory that it holds of the nodes whose address space it has acquired with this file.
     pub(crate) fn client_memory(&self, file: u64) -> Option<ClientMemory> {
         let state = self.state.lock();
@@ -235,8 +212,8 @@ impl<O: Os> Process<O> {
     }
 
     /// Memory of it that was made for a node.
-    pub(crate) fn held_on(&self, node: &Node) -> ClientMemory {
-        self.memory_of(&self.state.lock(), |bo| bo.node == node.number)
+    pub(crate) fn held_on(&self, node: &ProcessNode<O>) -> ClientMemory {
+        self.memory_of(&self.state.lock(), |bo| bo.node == node.index)
     }
 
     /// The id that the device knows it by (PASID).
@@ -254,12 +231,6 @@ impl<O: Os> Process<O> {
             }
         }
         memory
-    }
-
-    /// Byte offset in BAR2 of its doorbells for a node.
-    pub(crate) fn doorbell_offset(&self, node: &Node) -> u64 {
-        let slice = self.slices.get(node.number as usize).or(self.slices.first());
-        u64::from(slice.copied().unwrap_or(0)) * KFD_DOORBELL_PROCESS_SLICE
     }
 
     /// Makes a buffer object in system memory the signal page.
@@ -289,7 +260,8 @@ impl<O: Os> Process<O> {
             "pasid {}: GPU memory fault at {:#x} (not present {}, read-only {}, no execute {})",
             self.pasid, data.va, data.failure.not_present, data.failure.read_only, data.failure.no_execute
         );
-        self.device.limits.memory_fault.log(&self.device.hw, LogLevel::Error, line);
+        let device = &self.nodes.named(data.gpu_id).unwrap_or(self.nodes.first()).device;
+        device.limits.memory_fault.log(&device.hw, LogLevel::Error, line);
         if self.debug.raise_memory_violation(data) {
             return;
         }
@@ -298,31 +270,26 @@ impl<O: Os> Process<O> {
         self.fault_work.queue();
     }
 
-    /// Recovers the device if `error` says that the scheduler hangs.
-    pub(crate) fn recover_after(&self, error: Errno) {
-        self.device.recover_after(self.epoch, Err(error));
-    }
-
     /// A wave waits for a page, of which the filter told by this entry. Whether the page is going to be looked at, after which the
     /// entry is given back.
-    pub(crate) fn page_wanted(&self, node: &Node, va: u64, told: u32) -> bool {
+    pub(crate) fn page_wanted(&self, node: &ProcessNode<O>, va: u64, told: u32) -> bool {
         let mut wanted = self.retries.lock();
         let room = wanted.len() < WANTED && wanted.try_reserve(1).is_ok();
         if room {
-            wanted.push(Wanted { va, told, node: node.number });
+            wanted.push(Wanted { va, told, node: node.index });
         }
         drop(wanted);
         self.retry_work.queue();
         room
     }
 
-    /// The device was reset under this process.
-    pub(crate) fn gpu_reset(&self) {
+    /// The device of a node was reset under this process (`kfd_signal_reset_event`).
+    pub(crate) fn gpu_reset(&self, node: &ProcessNode<O>) {
         self.events.hw_exception(HwExceptionData {
             reset_type: KFD_HW_EXCEPTION_WHOLE_GPU_RESET,
             reset_cause: KFD_HW_EXCEPTION_GPU_HANG,
             memory_lost: 1,
-            gpu_id: u32::from(self.nodes.first().gpu_id),
+            gpu_id: u32::from(node.gpu_id),
         });
     }
 }
@@ -331,7 +298,7 @@ impl<O: Os> Process<O> {
 impl<O: Os> Drop for Process<O> {
     fn drop(&mut self) {
         for wanted in core::mem::take(&mut *self.retries.lock()) {
-            self.device.retried(wanted.told);
+            self.nodes.get(wanted.node).device.retried(wanted.told);
         }
     }
 }

@@ -1,16 +1,19 @@
-//! Parts of a process on each node (`struct kfd_process_device`): its address space, which is that of a file of the node's render node, its
-//! doorbells, and its mapped buffer objects.
+//! Nodes as a process has them (`struct kfd_process_device`): those of all devices, each with an address space, which is that of a file of
+//! the node's render node, doorbells, and mapped buffer objects.
+
+mod nodes;
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::asic::DoorbellLayout;
 use crate::doorbell::Doorbells;
 use crate::errno::{Errno, Result};
-use crate::node::Node;
+use crate::gart::KernelBuffer;
 use crate::os::{DrmFile as _, Os};
 use crate::space::Space;
+
+pub(crate) use nodes::{NodeBits, ProcessNode, ProcessNodes};
 
 /// Address space and file that ACQUIRE_VM has given a node.
 pub(crate) struct Acquired<O: Os> {
@@ -24,20 +27,46 @@ pub(crate) struct ProcessDevice<O: Os> {
     pub(crate) doorbells: Doorbells,
     /// Buffer objects that are mapped, by address.
     pub(crate) mapped: BTreeMap<u64, u32>,
+    /// Nanoseconds that the queues were off the scheduler for the driver's reasons, and since when they are.
+    evicted: (u64, Option<u64>),
 }
 
-/// The parts of a process, by node.
-pub(crate) struct ProcessDevices<O: Os>(Vec<ProcessDevice<O>>);
+impl<O: Os> ProcessDevice<O> {
+    /// Counts the time from now on as time that the queues are off the scheduler.
+    pub(crate) fn count_eviction(&mut self, now: u64) {
+        self.evicted.1.get_or_insert(now);
+    }
+
+    /// They are back.
+    pub(crate) fn end_eviction(&mut self, now: u64) {
+        if let Some(since) = self.evicted.1.take() {
+            self.evicted.0 += now.saturating_sub(since);
+        }
+    }
+
+    /// Returns the time that they were off it altogether, in nanoseconds.
+    pub(crate) fn evicted_ns(&self, now: u64) -> u64 {
+        self.evicted.0 + self.evicted.1.map_or(0, |since| now.saturating_sub(since))
+    }
+}
+
+/// The parts of a process, by the numbers that the process has for its nodes.
+pub(crate) struct ProcessDevices<O: Os> {
+    parts: Vec<ProcessDevice<O>>,
+    /// Pages of the schedulers about this process, by the number of the device.
+    contexts: BTreeMap<u32, KernelBuffer<O>>,
+}
 
 impl<O: Os> ProcessDevices<O> {
-    /// Makes a part for each slice of doorbells, without an address space yet.
-    pub(crate) fn new(slices: &[u32], layout: &DoorbellLayout) -> Self {
-        let part = |slice: &u32| ProcessDevice {
+    /// Makes a part for each node, without an address space yet.
+    pub(crate) fn new(nodes: &ProcessNodes<O>) -> Self {
+        let part = |node: &ProcessNode<O>| ProcessDevice {
             acquired: None,
-            doorbells: Doorbells::new(*slice, layout),
+            doorbells: Doorbells::new(node.slice, &node.device.hw.asic().doorbells),
             mapped: BTreeMap::new(),
+            evicted: (0, None),
         };
-        Self(slices.iter().map(part).collect())
+        Self { parts: nodes.iter().map(part).collect(), contexts: BTreeMap::new() }
     }
 
     /// Returns the part on a node.
@@ -46,7 +75,7 @@ impl<O: Os> ProcessDevices<O> {
     ///
     /// `EINVAL` for the number of a node that there is not.
     pub(crate) fn part(&self, node: u32) -> Result<&ProcessDevice<O>> {
-        self.0.get(node as usize).ok_or(Errno::EINVAL)
+        self.parts.get(node as usize).ok_or(Errno::EINVAL)
     }
 
     /// Returns the part on a node, to change it.
@@ -55,12 +84,12 @@ impl<O: Os> ProcessDevices<O> {
     ///
     /// As [`ProcessDevices::part`].
     pub(crate) fn part_mut(&mut self, node: u32) -> Result<&mut ProcessDevice<O>> {
-        self.0.get_mut(node as usize).ok_or(Errno::EINVAL)
+        self.parts.get_mut(node as usize).ok_or(Errno::EINVAL)
     }
 
     /// Returns what a node was given.
     pub(crate) fn get(&self, node: u32) -> Option<&Acquired<O>> {
-        self.0.get(node as usize)?.acquired.as_ref()
+        self.parts.get(node as usize)?.acquired.as_ref()
     }
 
     /// Returns the address space of a node.
@@ -69,50 +98,67 @@ impl<O: Os> ProcessDevices<O> {
     }
 
     /// Returns whether a node has an address space.
-    pub(crate) fn has_space(&self, node: &Node) -> bool {
-        self.get(node.number).is_some()
+    pub(crate) fn has_space(&self, node: &ProcessNode<O>) -> bool {
+        self.get(node.index).is_some()
     }
 
     /// Gives an address space to a node that has none.
-    pub(crate) fn put(&mut self, node: &Node, acquired: Acquired<O>) {
-        if let Some(part) = self.0.get_mut(node.number as usize) {
+    pub(crate) fn put(&mut self, node: &ProcessNode<O>, acquired: Acquired<O>) {
+        if let Some(part) = self.parts.get_mut(node.index as usize) {
             part.acquired = Some(acquired);
         }
     }
 
     /// Returns whether no node has an address space.
     pub(crate) fn has_no_space(&self) -> bool {
-        self.0.iter().all(|part| part.acquired.is_none())
+        self.parts.iter().all(|part| part.acquired.is_none())
     }
 
     /// Returns the address space of a file, if a node has it.
     pub(crate) fn of_file(&self, file: u64) -> Option<&Arc<Space<O>>> {
-        let mut acquired = self.0.iter().filter_map(|part| part.acquired.as_ref());
+        let mut acquired = self.parts.iter().filter_map(|part| part.acquired.as_ref());
         acquired.find(|acquired| acquired.file.id() == file).map(|acquired| &acquired.space)
     }
 
     /// Returns the nodes that have an address space, one bit each.
-    pub(crate) fn nodes_of(&self, space: &Arc<Space<O>>) -> u32 {
+    pub(crate) fn nodes_of(&self, space: &Arc<Space<O>>) -> NodeBits {
         self.each().filter(|(other, _)| Arc::ptr_eq(other, space)).fold(0, |bits, (_, node)| bits | node)
+    }
+
+    /// Does something with each part.
+    pub(crate) fn each_part(&mut self, one: impl FnMut(&mut ProcessDevice<O>)) {
+        self.parts.iter_mut().for_each(one);
     }
 
     /// Forgets a buffer object that is mapped on no node any more.
     pub(crate) fn forget(&mut self, bo: u32) {
-        for part in &mut self.0 {
+        for part in &mut self.parts {
             part.mapped.retain(|_, other| *other != bo);
         }
     }
 
-    /// Gives the files back and keeps the address spaces, which a device may still use.
+    /// Returns the address in VMID 0 of the page that the scheduler of a device has about this process.
+    pub(crate) fn context(&self, device: u32) -> Option<u64> {
+        self.contexts.get(&device).map(KernelBuffer::gpu_address)
+    }
+
+    /// Gives the scheduler of a device a page about this process.
+    pub(crate) fn set_context(&mut self, device: u32, context: KernelBuffer<O>) {
+        self.contexts.insert(device, context);
+    }
+
+    /// Gives the files back and keeps the address spaces and the schedulers' pages, which a device may still use.
     pub(crate) fn leave(self) {
-        for Acquired { space, file } in self.0.into_iter().filter_map(|part| part.acquired) {
+        core::mem::forget(self.contexts);
+        for Acquired { space, file } in self.parts.into_iter().filter_map(|part| part.acquired) {
             core::mem::forget(space);
             drop(file);
         }
     }
 
     /// Returns each address space, with the bit of the node that has it.
-    pub(crate) fn each(&self) -> impl Iterator<Item = (&Arc<Space<O>>, u32)> + Clone {
-        (0u32..).zip(&self.0).filter_map(|(number, part)| Some((&part.acquired.as_ref()?.space, 1 << number)))
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&Arc<Space<O>>, NodeBits)> + Clone {
+        let numbered = (0u32..).zip(&self.parts);
+        numbered.filter_map(|(number, part)| Some((&part.acquired.as_ref()?.space, 1 << number)))
     }
 }

@@ -23,9 +23,9 @@ use crate::bo::BoKind;
 use crate::errno::{Errno, Result};
 use crate::hw::log;
 use crate::mqd::Mqds;
-use crate::node::Node;
 use crate::os::{Os, PAGE_SIZE, Room, WaitOutcome, WaitQueue as _};
 use crate::process::{Locked, Phase, Process, State};
+use crate::process_device::{NodeBits, ProcessNode};
 use crate::queue::{Life, Queue, UserPlaces, check_properties, check_ring, check_share};
 use crate::request::{QueueRequest, SdmaPlace};
 use crate::sdma::SdmaChoice;
@@ -69,8 +69,7 @@ pub const REFUSED_QUEUE_TYPES: &[RefusedQueueType] =
 /// and when memory is short, `ESRCH` without a VM, `ENOSPC` past the limit, `EBUSY` without a doorbell, `EIO` and
 /// `ETIME` when the scheduler does not run it.
 pub(crate) fn create_queue<O: Os>(process: &Process<O>, args: &mut CreateQueueArgs) -> Result<()> {
-    let device = &process.device;
-    check_properties(device.hw.os(), args)?;
+    check_properties(process.os(), args)?;
     let engine = match args.queue_type {
         KFD_IOC_QUEUE_TYPE_COMPUTE | KFD_IOC_QUEUE_TYPE_COMPUTE_AQL => Engine::Compute,
         KFD_IOC_QUEUE_TYPE_SDMA => Engine::Sdma(SdmaChoice::Pcie),
@@ -91,16 +90,16 @@ pub(crate) fn create_queue<O: Os>(process: &Process<O>, args: &mut CreateQueueAr
     if !state.devices.has_space(node) {
         return Err(Errno::ESRCH);
     }
-    if device.wedged() || device.epoch() != process.epoch {
+    if node.is_lost() {
         return Err(Errno::EIO);
     }
     if state.queues.len() >= KFD_MAX_NUM_OF_QUEUES_PER_PROCESS as usize {
         return Err(Errno::ENOSPC);
     }
-    let buffers = buffers::queue_buffers(process, &state, node, args, engine)?;
+    let buffers = buffers::queue_buffers(&state, node, args, engine)?;
     let id = (0..).find(|id| !state.queues.contains_key(id)).ok_or(Errno::ENOSPC)?;
     let place = take_place(process, &mut state, node, engine)?;
-    let queue = match build_queue(process, &state, node, args, place, buffers) {
+    let queue = match build_queue(&state, node, args, place, buffers) {
         Ok(queue) => queue,
         Err(error) => {
             put_place(&mut state, node, place);
@@ -112,7 +111,7 @@ pub(crate) fn create_queue<O: Os>(process: &Process<O>, args: &mut CreateQueueAr
     state.use_bos(queue.ring_bo.as_slice(), true);
     state.queues.insert(id, queue);
     if let Err(error) = resume_queue(process, &mut state, id) {
-        process.recover_after(error);
+        node.recover_after(error);
         let queue = forget_queue(process, &mut state, id);
         drop(state);
         drop(queue);
@@ -136,17 +135,17 @@ fn has_xgmi_engines<O: Os>(process: &Process<O>, gpu_id: u32) -> bool {
 fn take_place<O: Os>(
     process: &Process<O>,
     state: &mut State<O>,
-    node: &Node,
+    node: &ProcessNode<O>,
     engine: Engine,
 ) -> Result<(u32, Option<SdmaPlace>)> {
-    if !process.device.hw.os().has_room(Room::Doorbell, process.pasid) {
+    if !node.device.hw.os().has_room(Room::Doorbell, process.pasid) {
         return Err(Errno::EBUSY);
     }
     let Engine::Sdma(choice) = engine else {
         return Ok((state.doorbells_of(node)?.take()?, None));
     };
     let place = node.sdma.take(choice)?;
-    match process.device.hw.asic().sdma.doorbell(place) {
+    match node.device.hw.asic().sdma.doorbell(place) {
         Ok(doorbell) => Ok((doorbell, Some(place))),
         Err(error) => {
             node.sdma.put(place);
@@ -155,7 +154,11 @@ fn take_place<O: Os>(
     }
 }
 
-fn put_place<O: Os>(state: &mut State<O>, node: &Node, (doorbell, place): (u32, Option<SdmaPlace>)) {
+fn put_place<O: Os>(
+    state: &mut State<O>,
+    node: &ProcessNode<O>,
+    (doorbell, place): (u32, Option<SdmaPlace>),
+) {
     match place {
         None => state.doorbells_of(node).into_iter().for_each(|doorbells| doorbells.put(doorbell)),
         // Its doorbell is never handed out to a compute queue.
@@ -164,14 +167,13 @@ fn put_place<O: Os>(state: &mut State<O>, node: &Node, (doorbell, place): (u32, 
 }
 
 fn build_queue<O: Os>(
-    process: &Process<O>,
     state: &State<O>,
-    node: &Node,
+    node: &ProcessNode<O>,
     args: &CreateQueueArgs,
     (doorbell, sdma): (u32, Option<SdmaPlace>),
     QueueBuffers { ring: ring_bo, bos, save_area }: QueueBuffers,
 ) -> Result<Box<Queue<O>>> {
-    let device = &process.device;
+    let device = &node.device;
     let mqds = Mqds::new(&device.gart, &device.hw.asic().mqd, node, sdma.is_some())?;
     let wptr_bo = bos.first().and_then(|id| state.bos.get(id)).ok_or(Errno::EINVAL)?;
     let in_page = args.write_pointer_address % PAGE_SIZE;
@@ -184,7 +186,7 @@ fn build_queue<O: Os>(
     };
     device.flush_gart()?;
     let queue = Box::new(Queue {
-        node: node.number,
+        node: node.index,
         ring_base: args.ring_base_address,
         ring_size: args.ring_size,
         percentage: args.queue_percentage & 0xff,
@@ -226,16 +228,18 @@ pub(crate) fn resume_queue<O: Os>(process: &Process<O>, state: &mut Locked<'_, O
         Life::Off | Life::Mapped | Life::Evicted => return Ok(()),
         Life::Lost => return Err(Errno::EIO),
     }
-    let (Some(space), Some(context)) = (state.devices.space(queue.node), &state.context) else {
+    let node = process.nodes.get(queue.node);
+    let context = state.devices.context(node.device.number);
+    let (Some(space), Some(context)) = (state.devices.space(queue.node), context) else {
         return Err(Errno::ESRCH);
     };
-    let mqd = &process.device.hw.asic().mqd;
+    let mqd = &node.device.hw.asic().mqd;
     if queue.sdma.is_none() {
-        let takes_traps = state.takes_traps & process.nodes.get(queue.node).bit() != 0;
+        let takes_traps = state.takes_traps & node.bit() != 0;
         queue.mqds.change(|image, _| (mqd.set_takes_traps)(image, takes_traps))?;
     }
-    let request = request(process, state, queue, space.root(), context.gpu_address())?;
-    state.lend(|| process.device.with_scheduler(process.epoch, |scheduler| scheduler.add_queue(&request)))?;
+    let request = request(process, state, queue, space.root(), context)?;
+    state.lend(|| node.with_scheduler(|scheduler| scheduler.add_queue(&request)))?;
     if let Some(queue) = state.queues.get_mut(&id) {
         queue.life = Life::Mapped;
     }
@@ -250,8 +254,9 @@ fn request<O: Os>(
     root: u64,
     context: u64,
 ) -> Result<QueueRequest> {
+    let node = process.nodes.get(queue.node).number;
     Ok(QueueRequest {
-        node: queue.node,
+        node,
         pasid: process.pasid,
         root,
         process_context: context,
@@ -264,7 +269,7 @@ fn request<O: Os>(
         ring_dwords: queue.ring_size / 4,
         // Each address space has it.
         trap_handler: trap_handler::TBA,
-        trap_memory: trap_handler::tma(queue.node),
+        trap_memory: trap_handler::tma(node),
         sdma: queue.sdma,
         aql: queue.aql,
         gws: queue.gws,
@@ -279,11 +284,10 @@ pub(crate) fn suspend_queue<O: Os>(process: &Process<O>, state: &mut Locked<'_, 
         Some(_) => return Ok(()),
         None => return Err(Errno::EINVAL),
     };
-    let gang = state.queues.get(&id).ok_or(Errno::EINVAL)?.mqds.gang_context();
+    let queue = state.queues.get(&id).ok_or(Errno::EINVAL)?;
+    let (node, gang) = (process.nodes.get(queue.node), queue.mqds.gang_context());
     // Its waves may wait for pages before they can leave.
-    let removed = state.lend(|| {
-        process.device.with_scheduler(process.epoch, |scheduler| scheduler.remove_queue(offset, gang))
-    });
+    let removed = state.lend(|| node.with_scheduler(|scheduler| scheduler.remove_queue(offset, gang)));
     let life = match removed {
         Ok(()) => Life::Off,
         // A reset took the queue off already, or the device is wedged, and keeps what it may still use.
@@ -301,8 +305,9 @@ fn forget_queue<O: Os>(process: &Process<O>, state: &mut State<O>, id: u32) -> O
     let queue = state.queues.remove(&id)?;
     state.use_bos(&queue.bos, false);
     state.use_bos(queue.ring_bo.as_slice(), false);
-    put_place(state, process.nodes.get(queue.node), (queue.doorbell, queue.sdma));
-    if process.device.wedged() && process.device.hw.alive() {
+    let node = process.nodes.get(queue.node);
+    put_place(state, node, (queue.doorbell, queue.sdma));
+    if node.device.wedged() && node.device.hw.alive() {
         // The device may still write there.
         core::mem::forget(queue);
         return None;
@@ -349,15 +354,16 @@ pub(crate) fn wait_until_resumed<O: Os>(process: &Process<O>, id: u32) -> Result
 pub(crate) fn destroy_queue<O: Os>(process: &Process<O>, id: u32) -> Result<()> {
     wait_until_resumed(process, id)?;
     let mut state = process.state.lock();
+    let node = process.nodes.get(state.queues.get(&id).ok_or(Errno::EINVAL)?.node);
     let result = suspend_queue(process, &mut state, id);
     if let Err(error) = result {
-        process.recover_after(error);
+        node.recover_after(error);
     }
     let queue = forget_queue(process, &mut state, id);
     drop(state);
     drop(queue);
     process.debug.queue_destroyed(id);
-    let _ = process.device.flush_gart();
+    let _ = node.device.flush_gart();
     result
 }
 
@@ -369,10 +375,10 @@ pub(crate) fn destroy_queue<O: Os>(process: &Process<O>, id: u32) -> Result<()> 
 /// (`pqm_update_queue_properties`).
 pub(crate) fn update_queue<O: Os>(process: &Process<O>, args: &UpdateQueueArgs) -> Result<()> {
     check_share(args.queue_percentage, args.queue_priority)?;
-    let ring_size = check_ring(process.device.hw.os(), args.ring_base_address, args.ring_size)?;
+    let ring_size = check_ring(process.os(), args.ring_base_address, args.ring_size)?;
     let mut state = process.state.lock();
-    let node = state.queues.get(&args.queue_id).ok_or(Errno::EFAULT)?.node;
-    let ring = buffers::ring_buffer(&state, process.nodes.get(node), args.ring_base_address, ring_size);
+    let node = process.nodes.get(state.queues.get(&args.queue_id).ok_or(Errno::EFAULT)?.node);
+    let ring = buffers::ring_buffer(&state, node, args.ring_base_address, ring_size);
     let ring = ring.map_err(|_| Errno::EFAULT)?;
     change_queue(process, &mut state, args.queue_id, |state, id| {
         let Some(queue) = state.queues.get_mut(&id) else { return Err(Errno::EINVAL) };
@@ -381,7 +387,7 @@ pub(crate) fn update_queue<O: Os>(process: &Process<O>, args: &UpdateQueueArgs) 
         queue.ring_size = ring_size;
         queue.percentage = args.queue_percentage & 0xff;
         queue.priority = args.queue_priority;
-        if let Err(error) = queue.update_mqd(&process.device.hw.asic().mqd) {
+        if let Err(error) = queue.update_mqd(&node.device.hw.asic().mqd) {
             (queue.ring_base, queue.ring_size, queue.percentage, queue.priority) = before;
             return Err(error);
         }
@@ -419,10 +425,9 @@ pub(crate) fn set_gws<O: Os>(process: &Process<O>, id: u32, give: bool) -> Resul
 /// `EFAULT` for an unknown id (`pqm_update_mqd`), `EINVAL` when one half of a work-group processor is enabled without
 /// the other.
 pub(crate) fn set_cu_mask<O: Os>(process: &Process<O>, id: u32, bits: u32, mask: &[u32]) -> Result<()> {
-    let mqd = &process.device.hw.asic().mqd;
     let mut state = process.state.lock();
-    let node = state.queues.get(&id).ok_or(Errno::EFAULT)?.node;
-    let config = &process.nodes.get(node).config;
+    let node = process.nodes.get(state.queues.get(&id).ok_or(Errno::EFAULT)?.node);
+    let (mqd, config) = (&node.device.hw.asic().mqd, &node.config);
     let mask = CuMask { bits, words: mask };
     let spread = |xcc| (mqd.spread_cu_mask)(config, &mask, xcc);
     let xccs = config.xccs.max(1);
@@ -447,11 +452,12 @@ fn change_queue<O: Os>(
     id: u32,
     change: impl FnOnce(&mut State<O>, u32) -> Result<()>,
 ) -> Result<()> {
+    let node = process.nodes.get(state.queues.get(&id).ok_or(Errno::EINVAL)?.node);
     let result = suspend_queue(process, state, id).and_then(|()| {
         let changed = change(state, id);
         resume_queue(process, state, id).and(changed)
     });
-    result.inspect_err(|&error| process.recover_after(error))
+    result.inspect_err(|&error| node.recover_after(error))
 }
 
 /// Removes all queues: the process is going away. The caller drops what is returned without the lock.
@@ -461,15 +467,17 @@ pub(crate) fn remove_all_queues<O: Os>(
     process: &Process<O>,
     state: &mut Locked<'_, O>,
 ) -> Vec<Box<Queue<O>>> {
-    let mut failed = None;
+    // Devices that do not answer.
+    let mut deaf: NodeBits = 0;
     let mut removed = Vec::new();
-    while let Some((&id, _)) = state.queues.first_key_value() {
-        if failed.is_none()
+    while let Some((&id, queue)) = state.queues.first_key_value() {
+        let node = process.nodes.get(queue.node);
+        if deaf & node.bit() == 0
             && let Err(error) = suspend_queue(process, state, id)
         {
-            log!(process.device.hw, Error, "pasid {}: queue {id} does not stop ({error})", process.pasid);
-            failed = Some(error);
-            process.recover_after(error);
+            log!(node.device.hw, Error, "pasid {}: queue {id} does not stop ({error})", process.pasid);
+            deaf |= process.nodes.of(&node.device).fold(0, |all, sibling| all | sibling.bit());
+            node.recover_after(error);
         }
         removed.extend(forget_queue(process, state, id));
     }

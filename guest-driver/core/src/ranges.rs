@@ -10,8 +10,8 @@ use core::ops::Range;
 
 use belfry_abi::kfd::svm::KFD_IOCTL_SVM_FLAG_GPU_ALWAYS_MAPPED;
 
-use crate::node::Node;
 use crate::os::Os;
+use crate::process_device::{ProcessNode, ProcessNodes};
 
 pub(crate) use attributes::{Access, Attributes, change_mapping, check, check_question};
 #[cfg(test)]
@@ -46,7 +46,7 @@ pub(crate) struct Svm<O: Os> {
 pub(crate) struct Wanted {
     pub(crate) va: u64,
     pub(crate) told: u32,
-    /// Number of the node that it waits on.
+    /// The process's number of the node that it waits on.
     pub(crate) node: u32,
 }
 
@@ -61,7 +61,12 @@ impl<O: Os> fmt::Debug for Svm<O> {
 }
 
 impl<O: Os> Svm<O> {
-    pub(crate) fn new(vram: u64) -> Self {
+    /// None, of a process with these nodes: the smallest VRAM says how large ranges are.
+    pub(crate) fn of(nodes: &ProcessNodes<O>) -> Self {
+        Self::new(nodes.devices().map(|node| node.device.config.vram_size).min().unwrap_or(0))
+    }
+
+    fn new(vram: u64) -> Self {
         let part = (vram / PIECES_OF_VRAM).clamp(PIECE.start, PIECE.end);
         let piece = 1 << part.ilog2();
         Self {
@@ -77,7 +82,7 @@ impl<O: Os> Svm<O> {
     }
 
     /// Ranges that a node may access and that are mapped.
-    pub(crate) fn ranges_of(&self, node: &Node) -> Vec<Range<u64>> {
+    pub(crate) fn ranges_of(&self, node: &ProcessNode<O>) -> Vec<Range<u64>> {
         let of_it =
             self.ranges.iter().filter(|(_, one)| one.mapped && one.attributes.access.of_any(node.bit()));
         of_it.map(|(start, one)| start..one.end).collect()
@@ -90,7 +95,7 @@ impl<O: Os> Svm<O> {
     }
 
     /// Returns whether queues may rely on a range: it is mapped and stays so (`kfd_queue_buffer_svm_get`).
-    pub(crate) fn serves_queues(&self, node: &Node, va: u64, size: u64) -> bool {
+    pub(crate) fn serves_queues(&self, node: &ProcessNode<O>, va: u64, size: u64) -> bool {
         let range = va..va.saturating_add(size);
         size > 0
             && self.ranges.all(&range, |one| {

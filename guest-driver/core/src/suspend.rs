@@ -71,14 +71,14 @@ pub(crate) fn resume<O: Os>(processes: &Processes<O>, device: &Device<O>) -> Res
     if let Err(error) = started {
         log!(device.hw, Error, "the device does not come back from being suspended ({error})");
         if device.recover(epoch) {
-            device.users.were_reset();
+            device.users.were_reset(device);
         }
     } else {
         log!(device.hw, Info, "the device is resumed");
     }
     note_restoration(processes, device);
     // Of what ended last, no interrupt may have told.
-    interrupt::look_at_all(processes);
+    interrupt::look_at_all(processes, device);
     if device.wedged() { Err(Errno::EIO) } else { Ok(()) }
 }
 
@@ -90,8 +90,14 @@ fn note_eviction<O: Os>(processes: &Processes<O>, device: &Device<O>) {
             if state.phase != Phase::Alive {
                 continue;
             }
+            if process.nodes.of(device).next().is_none() {
+                continue;
+            }
             device.trace(process.pasid, DriverEvent::Evicted);
-            state.count_eviction(device.hw.os().clock_ns(Clock::Monotonic));
+            let now = device.hw.os().clock_ns(Clock::Monotonic);
+            for node in process.nodes.of(device) {
+                state.devices.part_mut(node.index).into_iter().for_each(|part| part.count_eviction(now));
+            }
             state.task
         };
         if let Some(task) = task {
@@ -108,8 +114,14 @@ fn note_restoration<O: Os>(processes: &Processes<O>, device: &Device<O>) {
             if state.phase != Phase::Alive || state.svm.quiesced {
                 continue;
             }
+            if process.nodes.of(device).next().is_none() {
+                continue;
+            }
             device.trace(process.pasid, DriverEvent::Restored);
-            state.end_eviction(device.hw.os().clock_ns(Clock::Monotonic));
+            let now = device.hw.os().clock_ns(Clock::Monotonic);
+            for node in process.nodes.of(device) {
+                state.devices.part_mut(node.index).into_iter().for_each(|part| part.end_eviction(now));
+            }
             state.task
         };
         if let Some(task) = task {

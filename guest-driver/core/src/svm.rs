@@ -27,6 +27,7 @@ use crate::asic::PageRights;
 use crate::errno::{Errno, Result};
 use crate::os::{Change, Invalidate, Os, PAGE_SIZE, UserArea, UserMirror as _, UserPage, check_user_range};
 use crate::process::{Phase, Process, State};
+use crate::process_device::ProcessNode;
 use crate::ranges::{self, MAX_RANGES, Mirrored, Part};
 use crate::space::Space;
 use crate::trap_handler::TrapHandler;
@@ -60,7 +61,7 @@ pub(crate) fn change<O: Os>(
     args: &SvmArgs,
     list: &mut [SvmAttribute],
 ) -> Result<()> {
-    if !process.device.hw.os().has_svm() {
+    if !process.os().has_svm() {
         return Err(Errno::EPERM);
     }
     let aligned = |value: u64| value != 0 && value.is_multiple_of(PAGE_SIZE);
@@ -83,7 +84,7 @@ pub(crate) fn change<O: Os>(
 
 /// The range, which is memory of the program through and through (`svm_range_is_valid`).
 fn memory<O: Os>(process: &Process<O>, args: &SvmArgs) -> Result<Range<u64>> {
-    let os = process.device.hw.os();
+    let os = process.os();
     check_user_range(os, args.start_addr, args.size)?;
     let range = args.start_addr..args.start_addr + args.size;
     let mut at = range.start;
@@ -146,8 +147,9 @@ fn watch<O: Os>(process: &Arc<Process<O>>, range: &Range<u64>) -> Result<Option<
     }
     let news = Arc::new(Notifier { process: Arc::downgrade(process) });
     let count = ((range.end - range.start) / PAGE_SIZE) as usize;
-    let mirror = process.device.hw.os().watch_user(process.key(), range.start, count, news)?;
-    Ok(Some(Arc::new(Mirrored { mirror, va: range.start })))
+    let device = &process.nodes.first().device;
+    let mirror = device.hw.os().watch_user(process.key(), range.start, count, news)?;
+    Ok(Some(Arc::new(Mirrored { mirror, va: range.start, device: device.number })))
 }
 
 /// Makes ranges and sets their attributes; returns those that this concerns, and what the caller drops without the lock.
@@ -183,11 +185,11 @@ fn add<O: Os>(
         if state.devices.each().any(|(space, _)| taken(space)) {
             return Err(Errno::EADDRINUSE);
         }
-        process.device.charge_gtt(growth.bytes)?;
+        process.nodes.first().device.charge_gtt(growth.bytes)?;
         // From here on buffer objects stay out.
         for (space, _) in state.devices.each() {
             if let Err(error) = space.lock().share(range) {
-                process.device.uncharge_gtt(growth.bytes);
+                process.nodes.first().device.uncharge_gtt(growth.bytes);
                 return Err(error);
             }
         }
@@ -232,8 +234,9 @@ pub(crate) fn map_range<O: Os>(process: &Arc<Process<O>>, range: &Range<u64>) ->
 /// `EFAULT`, `EPERM`, `ENOMEM`, `ESRCH` from mirroring; `EAGAIN` when the memory does not come to rest; `ETIME` when the
 /// device does not answer.
 fn map_area<O: Os>(process: &Arc<Process<O>>, range: &Range<u64>) -> Result<Option<u64>> {
-    let os = process.device.hw.os();
     for _ in 0..TRIES {
+        let device = &looks_up(process, range).device;
+        let os = device.hw.os();
         let Some(UserArea { end, writable, .. }) = os.user_area(process.key(), range.start)? else {
             return Ok(None);
         };
@@ -245,7 +248,7 @@ fn map_area<O: Os>(process: &Arc<Process<O>>, range: &Range<u64>) -> Result<Opti
             Err(Errno::EAGAIN) => continue,
             Err(error) => return Err(error),
         };
-        let mirrored: Arc<Mirrored<O>> = Arc::new(Mirrored { mirror, va: area.start });
+        let mirrored: Arc<Mirrored<O>> = Arc::new(Mirrored { mirror, va: area.start, device: device.number });
         let mut state = process.state.borrow();
         if state.phase == Phase::Dead {
             drop(state);
@@ -255,7 +258,7 @@ fn map_area<O: Os>(process: &Arc<Process<O>>, range: &Range<u64>) -> Result<Opti
             drop(state);
             continue;
         }
-        let (old, result) = install(&mut state, &area, &mirrored, writable);
+        let (old, result) = install(process, &mut state, &area, &mirrored, writable);
         drop(state);
         // Dropped without the lock: a mirror may wait for its notifier.
         drop((old, mirrored));
@@ -264,8 +267,25 @@ fn map_area<O: Os>(process: &Arc<Process<O>>, range: &Range<u64>) -> Result<Opti
     Err(Errno::EAGAIN)
 }
 
+/// The node whose device looks pages of a range up. Where one device alone has access, pages in its VRAM stay there; otherwise a device is
+/// taken in whose VRAM they are not, and they come back to system memory.
+fn looks_up<'a, O: Os>(process: &'a Process<O>, range: &Range<u64>) -> &'a ProcessNode<O> {
+    let (bits, located) = {
+        let state = process.state.borrow();
+        let ranges = state.svm.ranges.touching(range);
+        ranges.fold((0, 0), |(bits, located), (_, one)| {
+            (bits | one.attributes.access.all(), located.max(one.located))
+        })
+    };
+    let home = process.nodes.named(located).ok();
+    let away = |node: &&ProcessNode<O>| home.is_none_or(|home| !home.is_of(&node.device));
+    let mut nodes = process.nodes.among(bits);
+    process.nodes.among(bits).find(away).or_else(|| nodes.next()).unwrap_or(process.nodes.first())
+}
+
 /// Writes page tables for mirrored pages, in the place of what was there; returns that.
 fn install<O: Os>(
+    process: &Process<O>,
     state: &mut State<O>,
     area: &Range<u64>,
     mirrored: &Arc<Mirrored<O>>,
@@ -284,11 +304,13 @@ fn install<O: Os>(
     let mut old = svm.mapped.take(area);
     // What was mapped is in ranges, and mapping over it needs no memory for tables: it cannot fail.
     for (space, nodes) in devices.each() {
+        let own = process.nodes.among(nodes).all(|node| node.device.number == mirrored.device);
         let mut tables = space.lock();
         for (part, attributes) in &parts {
             let wanted = attributes.access.of_any(nodes) && part.start < good;
             let rights = attributes.rights(writable);
-            let written = if wanted { map_pages(&mut tables.vm, part, mirrored, rights) } else { Ok(()) };
+            let written =
+                if wanted { map_pages(&mut tables.vm, part, (mirrored, own), rights) } else { Ok(()) };
             if !wanted || written.is_err() {
                 tables.vm.unmap(part.start, part.end - part.start);
             }
@@ -320,11 +342,12 @@ fn install<O: Os>(
     (old, result)
 }
 
-/// Maps pages one by one, joining those that follow each other in the same memory; there is no huge page, as ranges are cut anywhere.
+/// Maps pages one by one, joining those that follow each other in the same memory; there is no huge page, as ranges are cut anywhere. Pages
+/// in VRAM that is not the device's own are left out (`svm_range_map_to_gpus`).
 fn map_pages<O: Os>(
     vm: &mut Vm<O>,
     part: &Range<u64>,
-    mirrored: &Mirrored<O>,
+    (mirrored, own): (&Mirrored<O>, bool),
     rights: PageRights,
 ) -> Result<()> {
     let (system, vram) = (vm.page_bits(rights), vm.page_bits(PageRights { system: false, ..rights }));
@@ -335,11 +358,11 @@ fn map_pages<O: Os>(
         while end < part.end && mirrored.page(end) == page.after(end - at) {
             end += PAGE_SIZE;
         }
-        let (address, flags) = match page {
-            UserPage::System(bus) => (bus, system),
-            UserPage::Vram(offset) => (offset, vram),
-        };
-        vm.map_small(at, address, end - at, flags)?;
+        match page {
+            UserPage::System(bus) => vm.map_small(at, bus, end - at, system)?,
+            UserPage::Vram(offset) if own => vm.map_small(at, offset, end - at, vram)?,
+            UserPage::Vram(_) => vm.unmap(at, end - at),
+        }
         at = end;
     }
     Ok(())

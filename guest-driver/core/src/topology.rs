@@ -1,11 +1,13 @@
 //! Topology: the text files programs learn the machine from (`kfd_topology.c`, `kfd_crat.c`).
 //!
-//! The processors are node 0, those of the GPU follow: one, or one for each partition. The tree below `topology` is
-//! `generation_id`, `system_properties`, and per node `gpu_id`, `name`, `properties`, `mem_banks/0/properties`,
-//! `caches/N/properties`, `io_links/N/properties`: from each node to each other one, but none among the nodes of another GPU.
+//! The processors are node 0, those of the GPUs follow in the order in which the GPUs came: one of each, or one for each partition. The
+//! tree below `topology` is `generation_id`, `system_properties`, and per node `gpu_id`, `name`, `properties`,
+//! `mem_banks/0/properties`, `caches/N/properties`, `io_links/N/properties`: between the processors and each other node, and among the
+//! nodes of one GPU. There are no links between GPUs.
 
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt::Write;
@@ -24,7 +26,7 @@ use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::ip_tree;
 use crate::node::{Node, Nodes};
-use crate::os::{Function as _, Os};
+use crate::os::{CpuInfo, Function as _, Os};
 use crate::proc_files;
 use crate::processes::Processes;
 use crate::request::WATCHES;
@@ -37,29 +39,88 @@ const LINK_BANDWIDTH: (u32, u32) = (312, 32_000);
 const SOCKET_WEIGHT: u32 = 13;
 const SOCKET_BANDWIDTH: (u32, u32) = (819_200, 819_200);
 
-/// One of the topology's nodes.
-#[derive(Clone, Copy)]
-enum Place<'a> {
-    Processors,
-    Gpu(&'a Node),
+/// A node of a GPU in the topology.
+struct Entry<'a, O: Os> {
+    device: &'a Device<O>,
+    nodes: &'a Nodes,
+    node: &'a Node,
 }
 
-impl<'a> Place<'a> {
-    /// The node with this number in a path.
-    fn of(nodes: &'a Nodes, number: &str) -> Result<Self> {
-        let number: u32 = number.parse().map_err(|_| Errno::ENOENT)?;
-        match number.checked_sub(1) {
-            None => Ok(Self::Processors),
-            Some(number) if number < nodes.count() => Ok(Self::Gpu(nodes.get(number))),
-            Some(_) => Err(Errno::ENOENT),
-        }
+impl<O: Os> Clone for Entry<'_, O> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<O: Os> Copy for Entry<'_, O> {}
+
+/// One of the topology's nodes.
+enum Place<'a, O: Os> {
+    Processors,
+    Gpu(Entry<'a, O>),
+}
+
+impl<O: Os> Clone for Place<'_, O> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<O: Os> Copy for Place<'_, O> {}
+
+/// Devices of a moment with their nodes, and the processors.
+struct Machine<O: Os> {
+    devices: Vec<(Arc<Device<O>>, Arc<Nodes>)>,
+    cpu: CpuInfo,
+}
+
+impl<O: Os> Machine<O> {
+    /// Devices and nodes of this moment.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` without a device.
+    fn new(processes: &Processes<O>) -> Result<Self> {
+        let devices = processes.devices();
+        let cpu = devices.first().ok_or(Errno::ENODEV)?.hw.os().cpu_info();
+        let with_nodes = devices.into_iter().map(|device| {
+            let nodes = device.nodes();
+            (device, nodes)
+        });
+        Ok(Self { devices: with_nodes.collect(), cpu })
     }
 
-    /// Its number.
-    fn number(self) -> u32 {
-        match self {
-            Self::Processors => 0,
-            Self::Gpu(node) => node.number + 1,
+    /// Nodes of all GPUs.
+    fn gpus(&self) -> impl Iterator<Item = Entry<'_, O>> {
+        self.devices
+            .iter()
+            .flat_map(|(device, nodes)| nodes.iter().map(move |node| Entry { device, nodes, node }))
+    }
+
+    fn count(&self) -> u32 {
+        self.devices.iter().map(|(_, nodes)| nodes.count()).sum()
+    }
+
+    /// The node with this number in a path, and the number.
+    fn place(&self, number: &str) -> Result<(Place<'_, O>, u32)> {
+        let number: u32 = number.parse().map_err(|_| Errno::ENOENT)?;
+        let place = match number.checked_sub(1) {
+            None => Place::Processors,
+            Some(number) => Place::Gpu(self.gpus().nth(number as usize).ok_or(Errno::ENOENT)?),
+        };
+        Ok((place, number))
+    }
+
+    /// Numbers of the nodes that a node has links to.
+    fn links(&self, (place, number): (Place<'_, O>, u32)) -> Vec<u32> {
+        match place {
+            Place::Processors => (1..=self.count()).collect(),
+            Place::Gpu(from) => {
+                let all = (1u32..).zip(self.gpus());
+                let near =
+                    all.filter(|(to, other)| other.device.number == from.device.number && *to != number);
+                core::iter::once(0).chain(near.map(|(to, _)| to)).collect()
+            }
         }
     }
 }
@@ -89,29 +150,39 @@ fn caches<O: Os>(device: &Device<O>, node: &Node) -> Vec<Cache> {
     (device.hw.asic().caches)(&node.config, device.hw.asic())
 }
 
-/// Reads a file.
-pub(crate) fn read<O: Os>(processes: &Processes<O>, device: &Device<O>, path: &str) -> Result<String> {
-    let mut parts = path.split('/').filter(|part| !part.is_empty());
+/// Reads a file of a device's own trees: what its discovery table says, or what partitions have; nothing for another path.
+pub(crate) fn read_of<O: Os>(device: &Device<O>, path: &str) -> Option<Result<String>> {
     if let Some(rest) = other_tree(path, ip_tree::ROOT) {
-        return ip_tree::read(&device.config, rest);
+        return Some(ip_tree::read(&device.config, rest));
     }
-    if let Some(rest) = other_tree(path, xcp_tree::ROOT) {
-        return xcp_tree::read(device, rest);
+    other_tree(path, xcp_tree::ROOT).map(|rest| xcp_tree::read(device, rest))
+}
+
+/// Lists a directory of these trees; nothing for another path.
+pub(crate) fn list_of<O: Os>(device: &Device<O>, path: &str) -> Option<Result<Vec<String>>> {
+    if let Some(rest) = other_tree(path, ip_tree::ROOT) {
+        return Some(ip_tree::list(&device.config, rest));
     }
+    other_tree(path, xcp_tree::ROOT).map(|rest| xcp_tree::list(device, rest))
+}
+
+/// Reads a file.
+pub(crate) fn read<O: Os>(processes: &Processes<O>, path: &str) -> Result<String> {
+    let mut parts = path.split('/').filter(|part| !part.is_empty());
     if let Some(text) = proc_files::read(processes, path) {
         return text;
     }
-    let nodes = device.nodes();
+    let machine = Machine::new(processes)?;
     let text = match (parts.next(), parts.next(), parts.next(), parts.next(), parts.next(), parts.next()) {
-        (Some("generation_id"), None, ..) => format!("{}\n", device.generation()),
+        (Some("generation_id"), None, ..) => format!("{}\n", processes.generation()),
         (Some("system_properties"), None, ..) => system_properties(),
-        (Some("nodes"), Some(node), Some(file), None, ..) => match Place::of(&nodes, node)? {
-            Place::Processors => cpu_file(device, &nodes, file)?,
-            Place::Gpu(node) => gpu_file(device, &nodes, node, file)?,
+        (Some("nodes"), Some(node), Some(file), None, ..) => match machine.place(node)? {
+            (Place::Processors, _) => cpu_file(&machine, file)?,
+            (Place::Gpu(entry), number) => gpu_file(&machine, (entry, number), file)?,
         },
         (Some("nodes"), Some(node), Some(list), Some(item), Some("properties"), None) => {
             let item: usize = item.parse().map_err(|_| Errno::ENOENT)?;
-            properties_of(device, &nodes, Place::of(&nodes, node)?, list, item)?
+            properties_of(&machine, machine.place(node)?, list, item)?
         }
         _ => return Err(Errno::ENOENT),
     };
@@ -119,33 +190,27 @@ pub(crate) fn read<O: Os>(processes: &Processes<O>, device: &Device<O>, path: &s
 }
 
 /// Lists a directory; directories end in a slash.
-pub(crate) fn list<O: Os>(processes: &Processes<O>, device: &Device<O>, path: &str) -> Result<Vec<String>> {
-    if let Some(rest) = other_tree(path, ip_tree::ROOT) {
-        return ip_tree::list(&device.config, rest);
-    }
-    if let Some(rest) = other_tree(path, xcp_tree::ROOT) {
-        return xcp_tree::list(device, rest);
-    }
+pub(crate) fn list<O: Os>(processes: &Processes<O>, path: &str) -> Result<Vec<String>> {
     if let Some(entries) = proc_files::list(processes, path) {
         return entries;
     }
-    let nodes = device.nodes();
+    let machine = Machine::new(processes)?;
     let strings = |names: &[&str]| names.iter().map(|name| (*name).to_string()).collect::<Vec<_>>();
     let mut parts = path.split('/').filter(|part| !part.is_empty());
     match (parts.next(), parts.next(), parts.next(), parts.next(), parts.next()) {
         (None, ..) => Ok(strings(&["generation_id", "system_properties", "nodes/"])),
-        (Some("nodes"), None, ..) => Ok((0..=nodes.count()).map(|node| format!("{node}/")).collect()),
-        (Some("nodes"), Some(node), None, ..) => Place::of(&nodes, node).map(|_| {
+        (Some("nodes"), None, ..) => Ok((0..=machine.count()).map(|node| format!("{node}/")).collect()),
+        (Some("nodes"), Some(node), None, ..) => machine.place(node).map(|_| {
             let lists = ["mem_banks/", "caches/", "io_links/", "p2p_links/"];
             [strings(&["gpu_id", "name", "properties"]), strings(&lists)].concat()
         }),
         (Some("nodes"), Some(node), Some(list), None, ..) => {
-            let count = items(device, &nodes, Place::of(&nodes, node)?, list)?;
+            let count = items(&machine, machine.place(node)?, list)?;
             Ok((0..count).map(|item| format!("{item}/")).collect())
         }
         (Some("nodes"), Some(node), Some(list), Some(item), None) => {
             let item: usize = item.parse().map_err(|_| Errno::ENOENT)?;
-            if item < items(device, &nodes, Place::of(&nodes, node)?, list)? {
+            if item < items(&machine, machine.place(node)?, list)? {
                 Ok(vec!["properties".to_string()])
             } else {
                 Err(Errno::ENOENT)
@@ -155,12 +220,11 @@ pub(crate) fn list<O: Os>(processes: &Processes<O>, device: &Device<O>, path: &s
     }
 }
 
-fn items<O: Os>(device: &Device<O>, nodes: &Nodes, place: Place<'_>, list: &str) -> Result<usize> {
-    match (list, place) {
+fn items<O: Os>(machine: &Machine<O>, place: (Place<'_, O>, u32), list: &str) -> Result<usize> {
+    match (list, place.0) {
         ("mem_banks", _) => Ok(1),
-        // One to each other node.
-        ("io_links", _) => Ok(nodes.count() as usize),
-        ("caches", Place::Gpu(node)) => Ok(caches(device, node).len()),
+        ("io_links", _) => Ok(machine.links(place).len()),
+        ("caches", Place::Gpu(entry)) => Ok(caches(entry.device, entry.node).len()),
         ("caches" | "p2p_links", _) => Ok(0),
         _ => Err(Errno::ENOENT),
     }
@@ -173,15 +237,15 @@ fn system_properties() -> String {
     lines.0
 }
 
-fn cpu_file<O: Os>(device: &Device<O>, nodes: &Nodes, file: &str) -> Result<String> {
-    let cpu = device.hw.os().cpu_info();
+fn cpu_file<O: Os>(machine: &Machine<O>, file: &str) -> Result<String> {
+    let cpu = &machine.cpu;
     match file {
         "gpu_id" => Ok("0\n".to_string()),
         "name" => Ok("\n".to_string()),
         "properties" => {
             let mut lines = Lines::new();
             lines.line("cpu_cores_count", cpu.cores).line("simd_count", 0).line("mem_banks_count", 1);
-            lines.line("caches_count", 0).line("io_links_count", nodes.count()).line("p2p_links_count", 0);
+            lines.line("caches_count", 0).line("io_links_count", machine.count()).line("p2p_links_count", 0);
             lines.line("cpu_core_id_base", 0).line("simd_id_base", 0);
             for key in [
                 "max_waves_per_simd",
@@ -215,11 +279,11 @@ fn cpu_file<O: Os>(device: &Device<O>, nodes: &Nodes, file: &str) -> Result<Stri
     }
 }
 
-fn gpu_file<O: Os>(device: &Device<O>, nodes: &Nodes, node: &Node, file: &str) -> Result<String> {
+fn gpu_file<O: Os>(machine: &Machine<O>, place: (Entry<'_, O>, u32), file: &str) -> Result<String> {
     match file {
-        "gpu_id" => Ok(format!("{}\n", node.gpu_id)),
+        "gpu_id" => Ok(format!("{}\n", place.0.node.gpu_id)),
         "name" => Ok("ip discovery\n".to_string()),
-        "properties" => Ok(gpu_properties(device, nodes, node)),
+        "properties" => Ok(gpu_properties(machine, place)),
         _ => Err(Errno::ENOENT),
     }
 }
@@ -239,7 +303,8 @@ pub(crate) fn capability<O: Os>(device: &Device<O>) -> u32 {
         | device.hw.asic().capability
 }
 
-fn gpu_properties<O: Os>(device: &Device<O>, nodes: &Nodes, node: &Node) -> String {
+fn gpu_properties<O: Os>(machine: &Machine<O>, (entry, number): (Entry<'_, O>, u32)) -> String {
+    let Entry { device, nodes, node } = entry;
     let config = &node.config;
     let info = device.hw.function().device_info();
     let asic = device.hw.asic();
@@ -250,7 +315,8 @@ fn gpu_properties<O: Os>(device: &Device<O>, nodes: &Nodes, node: &Node) -> Stri
         .line("simd_count", config.cus * asic.simds_per_cu)
         .line("mem_banks_count", 1);
     lines.line("caches_count", caches(device, node).len());
-    lines.line("io_links_count", nodes.count()).line("p2p_links_count", 0);
+    let links = machine.links((Place::Gpu(entry), number));
+    lines.line("io_links_count", links.len()).line("p2p_links_count", 0);
     lines.line("cpu_core_id_base", 0).line("simd_id_base", GPU_PROCESSOR_ID_LOW);
     lines.line("max_waves_per_simd", config.waves_per_simd).line("lds_size_in_kb", config.lds_kib);
     lines.line("gds_size_in_kb", 0).line("num_gws", NUM_GWS).line("wave_front_size", config.wave_size);
@@ -279,23 +345,22 @@ fn gpu_properties<O: Os>(device: &Device<O>, nodes: &Nodes, node: &Node) -> Stri
         .line("debug_prop", asic.product.debug_prop)
         .line("sdma_fw_version", asic.product.sdma_fw_version);
     lines.line("unique_id", nodes.unique_id(node)).line("num_xcc", config.xccs);
-    lines.line("max_engine_clk_ccompute", device.hw.os().cpu_info().max_clock_mhz);
+    lines.line("max_engine_clk_ccompute", machine.cpu.max_clock_mhz);
     lines.0
 }
 
 fn properties_of<O: Os>(
-    device: &Device<O>,
-    nodes: &Nodes,
-    place: Place<'_>,
+    machine: &Machine<O>,
+    place: (Place<'_, O>, u32),
     list: &str,
     item: usize,
 ) -> Result<String> {
-    if item >= items(device, nodes, place, list)? {
+    if item >= items(machine, place, list)? {
         return Err(Errno::ENOENT);
     }
     let mut lines = Lines::new();
-    match (list, place) {
-        ("mem_banks", Place::Gpu(_)) => {
+    match (list, place.0) {
+        ("mem_banks", Place::Gpu(Entry { device, nodes, .. })) => {
             let size = device.vram_of_node(nodes);
             lines.line("heap_type", HSA_MEM_HEAP_TYPE_FB_PUBLIC).line("size_in_bytes", size);
             let product = &device.hw.asic().product;
@@ -304,13 +369,12 @@ fn properties_of<O: Os>(
         }
         ("mem_banks", Place::Processors) => {
             lines.line("heap_type", HSA_MEM_HEAP_TYPE_SYSTEM);
-            lines.line("size_in_bytes", device.hw.os().cpu_info().memory_bytes);
+            lines.line("size_in_bytes", machine.cpu.memory_bytes);
             lines.line("flags", 0).line("width", 0).line("mem_clk_max", 0);
         }
         ("io_links", _) => {
             // To the others in their order.
-            let from = place.number();
-            let to = item as u32 + u32::from(item as u32 >= from);
+            let (from, to) = (place.1, *machine.links(place).get(item).ok_or(Errno::ENOENT)?);
             let (kind, weight, bandwidth) = if from == 0 || to == 0 {
                 (CRAT_IOLINK_TYPE_PCIEXPRESS, LINK_WEIGHT, LINK_BANDWIDTH)
             } else {
@@ -323,7 +387,7 @@ fn properties_of<O: Os>(
             lines.line("recommended_transfer_size", 0).line("recommended_sdma_engine_id_mask", 0);
             lines.line("flags", CRAT_IOLINK_FLAGS_ENABLED);
         }
-        ("caches", Place::Gpu(node)) => {
+        ("caches", Place::Gpu(Entry { device, node, .. })) => {
             let caches = caches(device, node);
             let cache = caches.get(item).ok_or(Errno::ENOENT)?;
             lines

@@ -12,13 +12,13 @@ use crate::processes::Processes;
 /// When the last process has ended, all of it is as it was before the first one began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// Processes that have the KFD node open.
+    /// Processes that have the KFD node open, with this device in it.
     pub processes: usize,
     /// Open files of the render node.
     pub render_files: usize,
     /// Address spaces of the render node's files that have had work.
     pub render_spaces: usize,
-    /// Queues of all processes.
+    /// Queues of all processes on this device.
     pub queues: usize,
     /// SDMA queues of the hardware that are taken.
     pub sdma_queues: u32,
@@ -33,9 +33,14 @@ pub struct Usage {
 }
 
 pub(crate) fn of<O: Os>(table: &Processes<O>, device: &Device<O>) -> Usage {
-    let processes = table.all();
-    let queues = processes.iter().map(|process| process.state.lock().queues.len()).sum();
-    let (render_files, render_spaces) = table.render_nodes();
+    let mut processes = table.all();
+    processes.retain(|process| process.nodes.of(device).next().is_some());
+    let queues = processes.iter().map(|process| {
+        let state = process.state.lock();
+        state.queues.values().filter(|queue| process.nodes.get(queue.node).is_of(device)).count()
+    });
+    let queues = queues.sum();
+    let (render_files, render_spaces) = table.render_nodes(device);
     Usage {
         processes: processes.len(),
         render_files,
@@ -77,13 +82,13 @@ mod tests {
     #[test]
     fn what_a_process_holds_is_counted_until_it_ends() {
         let bench = Bench::new();
-        let before = bench.kfd.usage();
+        let before = bench.gpu.usage();
         let process = bench.process(7);
-        let during = bench.kfd.usage();
+        let during = bench.gpu.usage();
         assert_eq!((during.processes, during.queues), (before.processes + 1, 0));
         drop(process);
         bench.end(7);
-        assert_eq!(bench.kfd.usage(), before);
+        assert_eq!(bench.gpu.usage(), before);
         let text = before.to_string();
         assert!(text.lines().all(|line| line.split(' ').nth(1).unwrap().parse::<u64>().is_ok()), "{text}");
         assert_eq!(text.lines().count(), 9);

@@ -11,12 +11,22 @@ use belfry_device::sanitize::Sanitizer;
 use belfry_kfd_core::Result;
 use belfry_kfd_core::os::{DeviceInfo, Function, OwnPlace, PAGE_SIZE};
 
+use crate::config::Place;
 use crate::exploring::Exploring;
+use crate::flush_page::Flushes;
 use crate::function;
-use crate::gpu::{Bars, Place};
+use crate::shared::Shared;
 
 /// Bytes of a contiguous piece of VRAM that are marked as not written; the rest of the piece is not checked.
 const MAX_MARKED: u64 = 64 << 20;
+
+/// Memory behind the BARs.
+#[derive(Debug)]
+pub(crate) struct Bars {
+    pub(crate) vram: Shared,
+    pub(crate) doorbells: Shared,
+    pub(crate) flushes: Arc<Flushes>,
+}
 
 /// The function of one hosted GPU. Cheap to make: one per load of the driver.
 pub struct HostedFunction {

@@ -34,7 +34,7 @@ use belfry_kfd_core::os::{Backing, BoPage, DmaBuf, PAGE_SIZE, SharedMetadata, Sy
 use belfry_kfd_core::{Errno, Result};
 
 use crate::arena::{Arena, Pages};
-use crate::gpu::Bars;
+use crate::bars::Bars;
 use crate::keeper::{Keeper, Kept};
 use crate::pins::Pins;
 use crate::sync::lock;

@@ -22,6 +22,12 @@ pub enum Error {
     /// The driver refused to open.
     #[error("the driver cannot be opened: {0}")]
     Open(Errno),
+    /// A machine without a GPU was asked for.
+    #[error("a machine has at least one GPU")]
+    NoGpu,
+    /// Several GPUs were asked for of which one explores schedules or is recorded.
+    #[error("schedules are explored and devices are recorded in a machine with one GPU only")]
+    OneGpuOnly,
     /// The driver is not loaded.
     #[error("no driver is loaded")]
     NotLoaded,

@@ -1,128 +1,37 @@
 //! A GPU and its driver in this process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use belfry_abi::pci;
 use belfry_device::explore::Explorer;
 use belfry_device::faults::Rule;
 use belfry_device::lock::{Mutex, RwLock, rank};
-use belfry_device::time::TimeSource;
-use belfry_device::{Gpu, GpuConfig, InterruptSink, Resources};
-use belfry_kfd_core::os::{MAX_PARTITIONS, PAGE_SIZE, ProcessKey};
-use belfry_kfd_core::{Errno, Kfd};
+use belfry_device::{Gpu, InterruptSink, Resources};
+use belfry_kfd_core::os::ProcessKey;
+use belfry_kfd_core::{Errno, Kfd, KfdDevice};
 
 use crate::arena::Arena;
-use crate::bars::HostedFunction;
-use crate::dmabuf::{self, Exports};
+use crate::bars::{Bars, HostedFunction};
+use crate::config::{HostedConfig, Place, Reach};
+use crate::dmabuf::Exports;
 use crate::error::Error;
 use crate::exploring::Exploring;
 use crate::flush_page::Flushes;
 use crate::function;
 use crate::gems::Gems;
+use crate::host::{Host, Parts};
 use crate::line::{Handler, Line};
 use crate::os::HostedOs;
-use crate::pins::{PinObserver, Pins};
+use crate::pins::Pins;
 use crate::process::HostedProcess;
-use crate::shared::{Shared, memory_file};
 use crate::sync::{Pool, lock};
 use crate::syncobj::Syncs;
 use crate::time::DriverTime;
 
-/// Bytes of system memory the driver may hand out unless told otherwise; pages exist once touched.
-const SYSTEM_MEMORY: usize = 8 << 30;
 /// Pause between looks at a state whose changes are not signalled.
 const LOOK: Duration = Duration::from_micros(100);
-
-/// PCI address and minor number that a hosted GPU reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// PCI domain.
-    pub domain: u32,
-    /// Bus number << 8 | device << 3 | function.
-    pub location_id: u32,
-    /// Minor number of the render node.
-    pub render_minor: u32,
-}
-
-impl Place {
-    /// Minor numbers of the render nodes of partitions after the first one, of a GPU that can have them.
-    #[must_use]
-    pub fn partition_minors(&self, gpu: &GpuConfig) -> [u32; MAX_PARTITIONS - 1] {
-        let mut minors = [0; MAX_PARTITIONS - 1];
-        for (minor, number) in minors.iter_mut().zip(1..gpu.xccs) {
-            *minor = self.render_minor + number;
-        }
-        minors
-    }
-}
-
-impl Default for Place {
-    fn default() -> Self {
-        Self { domain: 0, location_id: 1 << 8, render_minor: 128 }
-    }
-}
-
-/// Part of this process's memory that a device reaches.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reach {
-    /// The driver's memory and pinned memory: anything else is no memory to the device.
-    #[default]
-    Pinned,
-    /// All of the process's memory, so that pinning costs nothing; only the driver's page tables limit the device.
-    Process,
-}
-
-/// Configuration of a hosted GPU.
-#[derive(Clone)]
-pub struct HostedConfig {
-    /// The device.
-    pub gpu: GpuConfig,
-    /// Bytes of system memory the driver may hand out, whole pages; they exist once touched.
-    pub system_memory: usize,
-    /// PCI address and minor number that it reports.
-    pub place: Place,
-    /// Part of the process's memory that it reaches.
-    pub reach: Reach,
-    /// Observer of pins.
-    pub pins: Option<Arc<dyn PinObserver>>,
-    /// The number by which its processes name themselves.
-    pub pid: u32,
-}
-
-impl std::fmt::Debug for HostedConfig {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HostedConfig")
-            .field("gpu", &self.gpu)
-            .field("system_memory", &self.system_memory)
-            .field("place", &self.place)
-            .field("reach", &self.reach)
-            .finish_non_exhaustive()
-    }
-}
-
-impl From<GpuConfig> for HostedConfig {
-    fn from(gpu: GpuConfig) -> Self {
-        Self {
-            gpu,
-            system_memory: SYSTEM_MEMORY,
-            place: Place::default(),
-            reach: Reach::default(),
-            pins: None,
-            pid: std::process::id(),
-        }
-    }
-}
-
-/// Memory behind the BARs.
-#[derive(Debug)]
-pub(crate) struct Bars {
-    pub(crate) vram: Shared,
-    pub(crate) doorbells: Shared,
-    pub(crate) flushes: Arc<Flushes>,
-}
 
 /// A GPU in this process, with the driver bound to it.
 ///
@@ -140,7 +49,11 @@ pub struct HostedGpu {
     syncs: Arc<Syncs>,
     line: Arc<Line>,
     thread: Mutex<Option<JoinHandle<()>>, rank::Thread>,
-    kfd: Mutex<Option<Arc<Kfd<HostedOs>>>, rank::HostedKfd>,
+    /// The machine, and its number there.
+    host: Arc<Host>,
+    index: usize,
+    /// All GPUs of the machine, this one among them.
+    peers: OnceLock<Vec<Weak<Self>>>,
     place: Place,
     time: DriverTime,
     pid: u32,
@@ -149,42 +62,29 @@ pub struct HostedGpu {
     /// Held by accesses to the device; a save of the device holds it alone.
     pub(crate) access: Arc<RwLock<(), rank::HostedAccess>>,
     pub(crate) reach: Reach,
-    next_process: AtomicU64,
 }
 
 impl std::fmt::Debug for HostedGpu {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let driver = self.kfd.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let driver = self.host.device(self.index);
         f.debug_struct("HostedGpu").field("gpu", &self.gpu).field("driver", &driver).finish_non_exhaustive()
     }
 }
 
 impl HostedGpu {
-    /// Makes a device and binds the driver to it.
+    /// Makes a device and binds the driver to it: a machine with this GPU alone.
     ///
     /// # Errors
     ///
     /// Memory, threads, a bad configuration, or a device the driver does not accept.
     pub fn new(config: impl Into<HostedConfig>) -> Result<Arc<Self>, Error> {
-        let HostedConfig { gpu: mut config, system_memory, place, reach, pins: observer, pid } =
-            config.into();
-        if config.explorer.is_some() {
-            config.time = TimeSource::manual();
-        }
-        config.validate().map_err(belfry_device::Error::Config)?;
-        // One file for all memory that can be shared.
-        let vram_size = config.vram_size;
-        let memory = memory_file(dmabuf::NAME, vram_size.saturating_add(system_memory as u64))?;
-        let bars = Arc::new(Bars {
-            vram: Shared::part(&memory, 0, vram_size as usize)?,
-            doorbells: Shared::new(c"belfry-doorbells", pci::DOORBELL_BAR_SIZE as usize)?,
-            flushes: Arc::new(Flushes::new()?),
-        });
-        let arena = Arena::new(Shared::part(&memory, vram_size, system_memory)?);
-        let system = arena.memory().address();
-        let flushes = bars.flushes.0.address();
-        let driver = vec![(system, system + system_memory as u64), (flushes, flushes + PAGE_SIZE)];
-        let pins = Pins::new(reach, driver, observer).map_err(Error::Probe)?;
+        assemble(vec![config.into()])?.pop().ok_or(Error::NoGpu)
+    }
+
+    /// Makes the device of a machine, which has no driver yet. It is number `index` of the machine.
+    fn with_parts(parts: Parts, host: &Arc<Host>, index: usize) -> Result<Arc<Self>, Error> {
+        let Parts { gpu: config, place, pid, memory, bars, arena, reach } = parts;
+        let pins = host.pins.clone();
         let exports = Exports::new(&memory, &bars, &arena, &pins)
             .map_err(|source| Error::System { what: "a thread for shared memory", source })?;
         let line = Arc::new(Line::default());
@@ -202,7 +102,6 @@ impl HostedGpu {
         )?;
         gpu.place_doorbells(bars.doorbells.address());
         gpu.set_flush_page(Arc::<Flushes>::clone(&bars.flushes));
-        pins.attach(&gpu);
         let thread = if let Some(exploring) = &exploring {
             exploring.attach(&gpu);
             None
@@ -214,7 +113,7 @@ impl HostedGpu {
                 .map_err(|source| Error::System { what: "interrupt thread", source })?;
             Some(thread)
         };
-        let hosted = Arc::new(Self {
+        Ok(Arc::new(Self {
             gpu,
             bars,
             arena,
@@ -224,7 +123,9 @@ impl HostedGpu {
             syncs: Syncs::new(time.source()),
             line,
             thread: Mutex::new(thread),
-            kfd: Mutex::new(None),
+            host: host.clone(),
+            index,
+            peers: OnceLock::new(),
             place,
             time,
             pid,
@@ -232,10 +133,7 @@ impl HostedGpu {
             exploring,
             access: Arc::default(),
             reach,
-            next_process: AtomicU64::new(1),
-        });
-        hosted.load()?;
-        Ok(hosted)
+        }))
     }
 
     /// Returns the device.
@@ -269,8 +167,8 @@ impl HostedGpu {
     ///
     /// [`Error::Probe`] when it does not accept the device.
     pub fn load(&self) -> Result<(), Error> {
-        let mut slot = lock(&self.kfd);
-        if slot.is_some() {
+        let mut drivers = lock(&self.host.drivers);
+        if drivers.devices.contains_key(&self.index) {
             return Ok(());
         }
         function::enable(&self.gpu);
@@ -280,7 +178,7 @@ impl HostedGpu {
             pins: self.pins.clone(),
             gems: self.gems.clone(),
             exports: self.exports.clone(),
-            bars: self.bars.clone(),
+            memory: self.host.memory.clone(),
             time: self.time.clone(),
             pid: self.pid,
             works: self.works.clone(),
@@ -293,19 +191,25 @@ impl HostedGpu {
             exploring: self.exploring.clone(),
             access: Arc::clone(&self.access),
         };
-        let kfd = Kfd::probe(os, function).map_err(Error::Probe)?;
-        self.line.belongs_to(Arc::downgrade(&kfd));
+        let kfd = match &drivers.kfd {
+            Some(kfd) => kfd.clone(),
+            None => Kfd::new(&os).map_err(Error::Probe)?,
+        };
+        let device = kfd.probe(os, function).map_err(Error::Probe)?;
+        self.line.belongs_to(Arc::downgrade(&device));
         // What was raised while the driver was starting found no handler.
         self.line.raise(0);
-        *slot = Some(kfd);
+        drivers.kfd = Some(kfd);
+        drivers.devices.insert(self.index, device);
         Ok(())
     }
 
-    /// Unbinds the driver (rmmod) while its processes go on; their calls fail from then on.
+    /// Unbinds the driver from the device (rmmod, where it is the last one) while its processes go on; their calls fail from then on, also
+    /// those for other GPUs of the machine.
     pub fn unload(&self) {
-        let Some(kfd) = lock(&self.kfd).take() else { return };
+        let Some(device) = lock(&self.host.drivers).take(self.index) else { return };
         self.line.belongs_to(Weak::new());
-        kfd.remove();
+        device.remove();
         self.exports.leave();
         function::disable(&self.gpu);
     }
@@ -317,9 +221,8 @@ impl HostedGpu {
     ///
     /// `ENODEV` without a driver, `EBUSY` when it is suspended, `EIO` for a device beyond repair.
     pub fn suspend(&self) -> Result<(), Errno> {
-        let slot = lock(&self.kfd);
-        let kfd = slot.as_ref().ok_or(Errno::ENODEV)?;
-        kfd.suspend()?;
+        let drivers = lock(&self.host.drivers);
+        drivers.devices.get(&self.index).ok_or(Errno::ENODEV)?.suspend()?;
         function::suspend(&self.gpu);
         Ok(())
     }
@@ -330,14 +233,14 @@ impl HostedGpu {
     ///
     /// `ENODEV` without a driver, `EINVAL` when it is not suspended, `EIO` when it does not come back.
     pub fn resume(&self) -> Result<(), Errno> {
-        let slot = lock(&self.kfd);
+        let drivers = lock(&self.host.drivers);
         // A driver that was loaded meanwhile has nothing to do with it.
-        let kfd = slot.as_ref().ok_or(Errno::ENODEV)?;
-        if !kfd.is_suspended() {
+        let device = drivers.devices.get(&self.index).ok_or(Errno::ENODEV)?;
+        if !device.is_suspended() {
             return Err(Errno::EINVAL);
         }
         function::resume(&self.gpu)?;
-        kfd.resume()
+        device.resume()
     }
 
     /// Unbinds the driver before it looks at a call of the process of this PASID, or suspends and resumes the device, if such a fault is
@@ -375,14 +278,18 @@ impl HostedGpu {
         self.open_as(Some(partition_of))
     }
 
-    fn open_as(
-        self: &Arc<Self>,
-        partition_of: Option<fn(i32) -> Option<u32>>,
-    ) -> Result<HostedProcess, Error> {
-        let kfd = lock(&self.kfd).clone().ok_or(Error::NotLoaded)?;
-        let key = self.next_process.fetch_add(1, Ordering::Relaxed);
+    /// Opens the driver for a process that has all GPUs which are bound.
+    fn open_as(&self, render_of: Option<fn(i32) -> Option<u32>>) -> Result<HostedProcess, Error> {
+        let (kfd, devices) = {
+            let drivers = lock(&self.host.drivers);
+            (drivers.kfd.clone().ok_or(Error::NotLoaded)?, drivers.devices.clone())
+        };
+        let all = self.peers.get().map_or(&[][..], Vec::as_slice);
+        let bound =
+            devices.into_iter().filter_map(|(index, device)| Some((all.get(index)?.upgrade()?, device)));
+        let key = self.host.next_process.fetch_add(1, Ordering::Relaxed);
         let process = kfd.open(ProcessKey(key)).map_err(Error::Open)?;
-        HostedProcess::new(self.clone(), kfd, process, key, partition_of).map_err(Error::Open)
+        HostedProcess::new(bound.collect(), kfd, process, key, render_of).map_err(Error::Open)
     }
 
     /// Returns the text of a file of the topology, or of a process; its path is below the topology's directory.
@@ -454,8 +361,8 @@ impl HostedGpu {
         self.line.handle_instead(handler);
     }
 
-    fn driver(&self) -> Result<Arc<Kfd<HostedOs>>, Errno> {
-        lock(&self.kfd).clone().ok_or(Errno::ENODEV)
+    fn driver(&self) -> Result<Arc<KfdDevice<HostedOs>>, Errno> {
+        self.host.device(self.index).ok_or(Errno::ENODEV)
     }
 
     pub(crate) fn gems(&self) -> &Arc<Gems> {
@@ -477,6 +384,34 @@ impl HostedGpu {
     pub(crate) fn arena(&self) -> &Arena {
         &self.arena
     }
+}
+
+/// Makes the GPUs of a machine, and binds the driver to them one after the other.
+pub(crate) fn assemble(configs: Vec<HostedConfig>) -> Result<Vec<Arc<HostedGpu>>, Error> {
+    let first = configs.first().ok_or(Error::NoGpu)?;
+    let (reach, observer) = (first.reach, first.pins.clone());
+    let alone = |config: &HostedConfig| config.gpu.explorer.is_some() || config.gpu.record.is_some();
+    if configs.len() > 1 && configs.iter().any(alone) {
+        return Err(Error::OneGpuOnly);
+    }
+    let parts = configs.into_iter().map(Parts::new).collect::<Result<Vec<_>, _>>()?;
+    let driver = parts.iter().flat_map(Parts::driver_memory).collect();
+    let host = Arc::new(Host {
+        drivers: Mutex::default(),
+        pins: Pins::new(reach, driver, observer).map_err(Error::Probe)?,
+        memory: parts.iter().flat_map(Parts::maps).collect(),
+        next_process: AtomicU64::new(1),
+    });
+    let numbered = parts.into_iter().enumerate();
+    let gpus = numbered.map(|(index, parts)| HostedGpu::with_parts(parts, &host, index));
+    let gpus = gpus.collect::<Result<Vec<_>, _>>()?;
+    host.pins.attach(gpus.iter().map(|gpu| gpu.device()));
+    for gpu in &gpus {
+        // There is no other place that sets it.
+        let _ = gpu.peers.set(gpus.iter().map(Arc::downgrade).collect());
+    }
+    gpus.iter().try_for_each(|gpu| gpu.load())?;
+    Ok(gpus)
 }
 
 impl Drop for HostedGpu {

@@ -1,6 +1,7 @@
 //! The driver core over an in-process device: no VM, no kernel.
 //!
-//! [`HostedGpu`] is a machine with one GPU and its driver; [`HostedProcess`] is one program that has the driver open.
+//! [`HostedGpu`] is a machine with one GPU and its driver, [`HostedMachine`] one with several; [`HostedProcess`] is one program that has the
+//! driver open.
 //! All "processes" share the memory of the real one: physical addresses are its virtual addresses, VRAM, doorbells and
 //! the driver's memory are shared so that they can be mapped at any address, and user memory is pinned by putting it into
 //! the device's memory map, where that does not hold all of the process's memory already ([`Reach`]).
@@ -12,6 +13,7 @@
 
 mod arena;
 mod bars;
+mod config;
 mod debug;
 pub mod dmabuf;
 mod error;
@@ -20,8 +22,10 @@ mod flush_page;
 mod function;
 mod gems;
 mod gpu;
+mod host;
 mod keeper;
 mod line;
+mod machine;
 mod mapped;
 mod mapping;
 mod os;
@@ -41,13 +45,14 @@ mod user_memory;
 
 pub use bars::HostedFunction;
 pub use belfry_kfd_core::{Errno, card};
+pub use config::{HostedConfig, PinObserver, Place, Reach};
 pub use debug::{Notices, write_notice};
 pub use error::Error;
-pub use gpu::{HostedConfig, HostedGpu, Place, Reach};
+pub use gpu::HostedGpu;
 pub use keeper::leave_descriptors;
 pub use line::Handler;
+pub use machine::HostedMachine;
 pub use os::HostedOs;
-pub use pins::PinObserver;
 pub use process::{HostedProcess, Node};
 pub use saving::{Part, SaveError, Saving, StoodStill};
 pub use user_memory::{behind_fault, catch_faults};

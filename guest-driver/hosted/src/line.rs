@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, Weak};
 
 use belfry_device::lock::{Condvar, Mutex, rank};
 use belfry_device::{InterruptSink, look_out};
-use belfry_kfd_core::Kfd;
+use belfry_kfd_core::KfdDevice;
 
 use crate::os::HostedOs;
 use crate::sync::lock;
@@ -25,7 +25,7 @@ pub(crate) struct Line {
 #[derive(Default)]
 struct Handlers {
     /// Handles interrupts while a driver is loaded.
-    driver: Weak<Kfd<HostedOs>>,
+    driver: Weak<KfdDevice<HostedOs>>,
     /// Handles them instead.
     instead: Option<Handler>,
 }
@@ -51,7 +51,7 @@ impl Line {
     }
 
     /// Has a driver's handler run, or none.
-    pub(crate) fn belongs_to(&self, driver: Weak<Kfd<HostedOs>>) {
+    pub(crate) fn belongs_to(&self, driver: Weak<KfdDevice<HostedOs>>) {
         lock(&self.handlers).driver = driver;
     }
 
@@ -82,7 +82,7 @@ impl Line {
         };
         let again = match instead {
             Some(handler) => handler(),
-            None => driver.is_some_and(|kfd| kfd.interrupt()),
+            None => driver.is_some_and(|device| device.interrupt()),
         };
         if again {
             self.pending.store(true, Ordering::SeqCst);

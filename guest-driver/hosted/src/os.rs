@@ -17,7 +17,6 @@ use crate::debug::{HostedEventFile, HostedTarget};
 use crate::dmabuf::{Exports, HostedDmaBuf};
 use crate::exploring::Exploring;
 use crate::gems::{Gems, HostedGem, Mappable};
-use crate::gpu::Bars;
 use crate::mapped::area;
 use crate::pins::{Mirror, Pin, Pins};
 use crate::process::RenderFiles;
@@ -40,9 +39,9 @@ pub(crate) fn calling<R>(files: RenderFiles, id: u64, call: impl FnOnce() -> R) 
     result
 }
 
-/// Identity of the file of a partition's render node that a process has.
-pub(crate) fn file_id(process: u64, partition: u32) -> u64 {
-    process | u64::from(partition) << 48
+/// Identity of the file of a render node that a process has, by the node's number among those of all GPUs.
+pub(crate) fn file_id(process: u64, number: u32) -> u64 {
+    process | u64::from(number) << 48
 }
 
 /// The system around one hosted GPU, as the driver sees it. Cheap to make: one per load of the driver.
@@ -52,7 +51,8 @@ pub struct HostedOs {
     pub(crate) pins: Arc<Pins>,
     pub(crate) gems: Arc<Gems>,
     pub(crate) exports: Arc<Exports>,
-    pub(crate) bars: Arc<Bars>,
+    /// Addresses of maps that are no memory of programs, of all GPUs of the machine.
+    pub(crate) memory: Arc<[u64]>,
     pub(crate) time: DriverTime,
     pub(crate) pid: u32,
     pub(crate) works: Arc<Pool>,
@@ -164,8 +164,7 @@ impl Os for HostedOs {
     }
 
     fn user_area(&self, _key: ProcessKey, va: u64) -> Result<Option<UserArea>> {
-        let memory = [self.bars.vram.address(), self.bars.doorbells.address(), self.arena.memory().address()];
-        Ok(area(va, &memory))
+        Ok(area(va, &self.memory))
     }
 
     /// `false`: a process could change its memory while this driver copies it.

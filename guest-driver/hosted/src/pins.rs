@@ -1,4 +1,4 @@
-//! Pinned user memory: which ranges of this process's address space the device reaches.
+//! Pinned user memory: which ranges of this process's address space the devices of a machine reach.
 //!
 //! The device's physical addresses are the process's virtual ones, so pinning a range means to put it into the device's
 //! memory map, and unpinning to take it out, unless all of the process is in the map ([`Reach::Process`]). Ranges may be
@@ -15,7 +15,7 @@ use belfry_kfd_core::os::{Change, Invalidate, PAGE_SIZE, UserMirror, UserPage, U
 use belfry_kfd_core::{Errno, Result};
 use vm_memory::{GuestAddress, GuestMemoryAtomic, GuestMemoryMmap, GuestRegionMmap};
 
-use crate::gpu::Reach;
+use crate::config::{PinObserver, Reach};
 use crate::mapped::is_mapped;
 use crate::shared::raw_region;
 use crate::sync::lock;
@@ -77,16 +77,6 @@ impl Counts {
     }
 }
 
-/// Told which parts of the process's memory are pinned, so that a host can watch them.
-///
-/// Called while pins change: it must not call back.
-pub trait PinObserver: Send + Sync {
-    /// A range was pinned, once more perhaps.
-    fn pinned(&self, range: Range<u64>);
-    /// No part of a range is pinned any more.
-    fn unpinned(&self, range: Range<u64>);
-}
-
 struct Entry {
     start: u64,
     end: u64,
@@ -104,11 +94,11 @@ struct Table {
     going: Vec<(u64, u64)>,
 }
 
-/// All pins, and the device's memory map made of them.
+/// All pins, and the devices' memory map made of them.
 pub(crate) struct Pins {
     table: Mutex<Table, rank::PinsTable>,
     system: GuestMemoryAtomic<GuestMemoryMmap>,
-    gpu: OnceLock<Weak<Gpu>>,
+    gpus: OnceLock<Vec<Weak<Gpu>>>,
     reach: Reach,
     observer: Option<Arc<dyn PinObserver>>,
     /// The driver's own memory, and pages of the device's: always in the map.
@@ -146,20 +136,20 @@ impl Pins {
             Reach::Process => vec![USER],
         };
         let system = GuestMemoryAtomic::new(build(first)?);
-        Ok(Arc::new(Self { table: Mutex::default(), system, gpu: OnceLock::new(), reach, observer, driver }))
+        Ok(Arc::new(Self { table: Mutex::default(), system, gpus: OnceLock::new(), reach, observer, driver }))
     }
 
     pub(crate) fn system(&self) -> GuestMemoryAtomic<GuestMemoryMmap> {
         self.system.clone()
     }
 
-    /// Names the device to tell about changes.
-    pub(crate) fn attach(&self, gpu: &Arc<Gpu>) {
-        // There is one device per table; a second call would be the same one.
-        let _ = self.gpu.set(Arc::downgrade(gpu));
+    /// Names the devices to tell about changes.
+    pub(crate) fn attach<'a>(&self, gpus: impl Iterator<Item = &'a Arc<Gpu>>) {
+        // They are all of a machine; a second call would name the same ones.
+        let _ = self.gpus.set(gpus.map(Arc::downgrade).collect());
     }
 
-    /// Puts the union of pins into the device's map, and returns when the device uses nothing else.
+    /// Puts the union of pins into the devices' map, and returns when no device uses anything else.
     fn publish(&self, table: &Table) -> Result<()> {
         if self.reach == Reach::Process {
             // The driver has taken the range out of the GPU's page tables, and waited for that.
@@ -167,7 +157,7 @@ impl Pins {
         }
         let map = build(self.driver.iter().copied().chain(table.counts.union()))?;
         self.system.lock().unwrap_or_else(std::sync::PoisonError::into_inner).replace(map);
-        if let Some(gpu) = self.gpu.get().and_then(Weak::upgrade) {
+        for gpu in self.gpus.get().into_iter().flatten().filter_map(Weak::upgrade) {
             gpu.memory_changed();
         }
         Ok(())

@@ -20,7 +20,7 @@ use belfry_abi::kfd::debug::DbgTrapArgs;
 use belfry_abi::kfd::ioctl::{DBG_TRAP, WAIT_EVENTS, ioc_nr};
 use belfry_device::lock::{Mutex, rank};
 use belfry_kfd_core::os::{Backing, BoPage, Change, PAGE_SIZE, ProcessKey};
-use belfry_kfd_core::{Errno, Kfd, MmapTarget, Process, Result};
+use belfry_kfd_core::{Errno, Kfd, KfdDevice, MmapTarget, Process, Result};
 
 use crate::debug::{Notices, telling};
 use crate::dmabuf::Handles;
@@ -49,8 +49,8 @@ struct Map {
     len: usize,
     /// Memory it keeps.
     backing: Option<Arc<dyn Backing>>,
-    /// Offset in the doorbell BAR, of a map of doorbells.
-    doorbells: Option<u64>,
+    /// GPU whose doorbells it maps, and offset in its doorbell BAR.
+    doorbells: Option<(Arc<HostedGpu>, u64)>,
 }
 
 impl Map {
@@ -59,7 +59,7 @@ impl Map {
         Self {
             len,
             backing: self.backing.clone(),
-            doorbells: self.doorbells.map(|offset| offset + skip as u64),
+            doorbells: self.doorbells.as_ref().map(|(gpu, offset)| (gpu.clone(), offset + skip as u64)),
         }
     }
 }
@@ -67,6 +67,7 @@ impl Map {
 /// A process that has the driver open. Dropping it is the process's death: queues are removed, memory is freed and maps
 /// made through [`HostedProcess::mmap`] are gone.
 pub struct HostedProcess {
+    /// The first of its GPUs.
     hosted: Arc<HostedGpu>,
     kfd: Arc<Kfd<HostedOs>>,
     process: Arc<Process<HostedOs>>,
@@ -78,7 +79,7 @@ pub struct HostedProcess {
     quarantine: Option<Mutex<Quarantine, rank::HostedQuarantine>>,
     /// Handles of shared memory.
     handles: Handles,
-    /// State of each partition's render node; all descriptors of one node share one open file.
+    /// State of each render node, of all partitions of all GPUs; all descriptors of one node share one open file.
     files: Vec<File>,
     syncobjs: Syncobjs,
 }
@@ -101,21 +102,28 @@ impl HostedProcess {
     }
 
     pub(crate) fn new(
-        hosted: Arc<HostedGpu>,
+        gpus: Vec<(Arc<HostedGpu>, Arc<KfdDevice<HostedOs>>)>,
         kfd: Arc<Kfd<HostedOs>>,
         process: Arc<Process<HostedOs>>,
         key: u64,
-        partition: Option<fn(i32) -> Option<u32>>,
+        render_of: Option<fn(i32) -> Option<u32>>,
     ) -> Result<Self> {
+        let Some((hosted, _)) = gpus.first().cloned() else {
+            kfd.close(&process);
+            return Err(Errno::ENODEV);
+        };
         let checks =
             hosted.device().config().sanitizer.as_ref().is_some_and(|sanitizer| sanitizer.checks_memory());
         let quarantine = checks.then(Mutex::default);
-        let render = partition.map_or(RenderFiles::Invented(node::invented(key)), RenderFiles::Real);
+        let render = render_of.map_or(RenderFiles::Invented(node::invented(key)), RenderFiles::Real);
         let mut files = Vec::new();
         // As many as there are while the process has the device open.
-        for number in 0..kfd.gpu_ids().len() as u32 {
-            let opened = kfd.drm_open(file_id(key, number), number);
-            files.push(File::new(opened.inspect_err(|_| kfd.close(&process))?));
+        for (gpu, device) in gpus {
+            for (partition, gpu_id) in (0..).zip(device.gpu_ids()) {
+                let opened = device.drm_open(file_id(key, files.len() as u32), partition);
+                let client = opened.inspect_err(|_| kfd.close(&process))?;
+                files.push(File::new(client, (gpu.clone(), device.clone()), gpu_id));
+            }
         }
         Ok(Self {
             hosted,
@@ -131,7 +139,7 @@ impl HostedProcess {
         })
     }
 
-    /// Returns the GPU it has open.
+    /// Returns the first GPU that it has open.
     pub fn gpu(&self) -> &Arc<HostedGpu> {
         &self.hosted
     }
@@ -141,14 +149,30 @@ impl HostedProcess {
         node::invented(self.key.0)
     }
 
-    /// Returns the same of the render node of a partition.
+    /// Returns the same of the render node with a number among those of all GPUs.
     pub fn render_fd_of(&self, partition: u32) -> i32 {
         node::invented_of(self.key.0, partition)
     }
 
-    /// Returns the number of the partition that the topology names like this, if there is one.
+    /// Returns the number of the render node of what the topology names like this, if there is one: a GPU or one of its partitions.
     pub fn partition_of(&self, gpu_id: u32) -> Option<u32> {
-        self.kfd.gpu_ids().iter().position(|&id| u32::from(id) == gpu_id).map(|number| number as u32)
+        self.files.iter().position(|file| file.gpu_id == gpu_id).map(|number| number as u32)
+    }
+
+    /// GPUs that it has open.
+    fn gpus(&self) -> impl Iterator<Item = &Arc<HostedGpu>> {
+        self.files.chunk_by(|one, other| Arc::ptr_eq(&one.gpu, &other.gpu)).map(|files| &files[0].gpu)
+    }
+
+    /// Operating system, for what concerns no device.
+    fn os(&self) -> &HostedOs {
+        self.files[0].device.os()
+    }
+
+    /// The GPU that the driver knows by a number.
+    fn gpu_of(&self, device: u32) -> Result<&Arc<HostedGpu>> {
+        let file = self.files.iter().find(|file| file.device.number() == device);
+        file.map(|file| &file.gpu).ok_or(Errno::EINVAL)
     }
 
     /// State of a render node.
@@ -166,10 +190,10 @@ impl HostedProcess {
         let arg = arg as u64;
         if node != Node::Kfd || ioc_nr(request) != ioc_nr(WAIT_EVENTS) {
             // A kernel notices closed descriptors at once. Here they are looked for before a program can ask.
-            self.hosted.exports().reap();
+            self.gpus().for_each(|gpu| gpu.exports().reap());
         }
         self.hosted.point();
-        self.hosted.strike_call(self.process.pasid());
+        self.gpus().for_each(|gpu| gpu.strike_call(self.process.pasid()));
         let result = calling(self.render, self.key.0, || match node {
             Node::Kfd => match self.ipc_ioctl(request, arg) {
                 Some(result) => result.map(|()| 0),
@@ -221,9 +245,10 @@ impl HostedProcess {
         unsafe {
             match node {
                 Node::Render | Node::Partition(_) => {
-                    match self.hosted.gems().find(self.file(node)?.client.id(), offset, size as u64)? {
+                    let file = self.file(node)?;
+                    match file.gpu.gems().find(file.client.id(), offset, size as u64)? {
                         (Mappable::Backing(backing), inside) => {
-                            self.map_backing(addr, size, prot, backing, inside)
+                            self.map_backing(&file.gpu, addr, size, prot, (backing, inside))
                         }
                         (Mappable::File(file), inside) => {
                             let mapped = file.map(addr, size, prot, inside)?;
@@ -233,15 +258,17 @@ impl HostedProcess {
                     }
                 }
                 Node::Kfd => match self.kfd.mmap(&self.process, self.key, offset, size as u64)? {
-                    MmapTarget::Doorbells { offset, .. } => {
-                        let doorbells = &self.hosted.bars.doorbells;
+                    MmapTarget::Doorbells { device, offset, .. } => {
+                        let gpu = self.gpu_of(device)?;
+                        let doorbells = &gpu.bars.doorbells;
                         let page =
                             doorbells.duplicate((offset, size), addr, prot).map_err(|error| errno(&error))?;
-                        self.note(page as usize, Map { len: size, backing: None, doorbells: Some(offset) });
+                        let doorbells = Some((gpu.clone(), offset));
+                        self.note(page as usize, Map { len: size, backing: None, doorbells });
                         Ok(page)
                     }
-                    MmapTarget::MmioRemap { .. } => {
-                        let page = &self.hosted.bars.flushes.0;
+                    MmapTarget::MmioRemap { device, .. } => {
+                        let page = &self.gpu_of(device)?.bars.flushes.0;
                         let mapped = page.duplicate((0, size), addr, prot).map_err(|error| errno(&error))?;
                         self.note(mapped as usize, Map { len: size, backing: None, doorbells: None });
                         Ok(mapped)
@@ -251,14 +278,14 @@ impl HostedProcess {
         }
     }
 
-    /// Maps a buffer object piece by piece, as its pages lie.
+    /// Maps a buffer object of a GPU piece by piece, as its pages lie.
     unsafe fn map_backing(
         &self,
+        gpu: &HostedGpu,
         addr: Option<usize>,
         size: usize,
         prot: i32,
-        backing: Arc<dyn Backing>,
-        inside: u64,
+        (backing, inside): (Arc<dyn Backing>, u64),
     ) -> Result<*mut u8> {
         let base = match addr {
             Some(addr) => addr,
@@ -267,7 +294,7 @@ impl HostedProcess {
                 unsafe { mapping::zeroed(None, size, libc::PROT_NONE) }.map_err(|error| errno(&error))?
             }
         };
-        let system = self.hosted.arena().memory();
+        let system = gpu.arena().memory();
         let locate = |page: u64| match backing.page(page).ok_or(Errno::EINVAL)? {
             BoPage::Vram(offset) => Ok(Piece::Vram(offset)),
             BoPage::System { cpu, .. } => Ok(Piece::System(cpu as u64 - system.address())),
@@ -291,7 +318,7 @@ impl HostedProcess {
                 }
             }
             let (memory, offset) = match start {
-                Piece::Vram(offset) => (&self.hosted.bars.vram, offset),
+                Piece::Vram(offset) => (&gpu.bars.vram, offset),
                 Piece::System(offset) => (system, offset),
             };
             let at = base + (page * PAGE_SIZE) as usize;
@@ -424,12 +451,12 @@ impl HostedProcess {
         mapped || self.hosted.pins().any_in(address as u64, end as u64)
     }
 
-    /// The map of doorbells that an address lies in, if it is one: its range, and where in the doorbell BAR it begins.
+    /// The map of doorbells that an address lies in, if it is one: its range, and where in the doorbell BAR of its GPU it begins.
     pub fn doorbells_at(&self, address: usize) -> Option<(Range<usize>, u64)> {
         let maps = lock(&self.maps);
         let (&start, map) = maps.range(..=address).next_back()?;
         let end = start + map.len;
-        map.doorbells.filter(|_| address < end).map(|offset| (start..end, offset))
+        map.doorbells.as_ref().filter(|_| address < end).map(|(_, offset)| (start..end, *offset))
     }
 
     /// Tells the device that a mapped doorbell was written, and lets it execute short work on this thread.
@@ -439,13 +466,13 @@ impl HostedProcess {
             let map = maps.range(..=addr as usize).next_back();
             map.and_then(|(start, map)| {
                 let inside = addr as usize - start;
-                let offset = map.doorbells.filter(|_| inside < map.len)? + inside as u64;
-                Some(DoorbellOffset::from_bytes(offset))
+                let (gpu, offset) = map.doorbells.as_ref().filter(|_| inside < map.len)?;
+                Some((gpu.clone(), DoorbellOffset::from_bytes(offset + inside as u64)))
             })
         };
         match offset {
-            Some(offset) => self.hosted.device().doorbell_written(offset),
-            None => self.hosted.device().doorbell_hint(),
+            Some((gpu, offset)) => gpu.device().doorbell_written(offset),
+            None => self.gpus().for_each(|gpu| gpu.device().doorbell_hint()),
         }
         self.hosted.point();
     }

@@ -178,7 +178,7 @@ fn device_and_driver_are_shown_with_what_a_client_has() {
     let client = Client::open(&gpu);
     let _queue = client.create_queue().unwrap();
     let text = format!("{gpu:?}");
-    for part in ["ShaderEngine {", "AqlQueue {", "driver: Some(Kfd {", "life: Mapped", "phase: Alive"] {
+    for part in ["ShaderEngine {", "AqlQueue {", "driver: Some(KfdDevice {", "life: Mapped", "phase: Alive"] {
         assert!(text.contains(part), "{part} is not in {text}");
     }
     gpu.unload();

@@ -1,6 +1,6 @@
 //! Functions that the C files of the shim call: the `belfry_*` half of `os_interface.h`.
 //!
-//! A `struct belfry_gpu *` is an `Arc<Kfd>` turned raw, a `struct belfry_process *` an `Arc<Process>`; backings and
+//! A `struct belfry_gpu *` is an `Arc<KfdDevice>` turned raw, a `struct belfry_process *` an `Arc<Process>`; backings and
 //! invalidation callbacks are boxes of their fat `Arc`s.
 
 use alloc::boxed::Box;
@@ -11,7 +11,7 @@ use core::mem::ManuallyDrop;
 use belfry_kfd_core::errno::Result;
 use belfry_kfd_core::os::{Backing, BoPage, Change, Invalidate, ProcessKey, SmiClient, Work};
 use belfry_kfd_core::process::{ClientMemory, Process};
-use belfry_kfd_core::{Kfd, MmapTarget};
+use belfry_kfd_core::{Kfd, KfdDevice, MmapTarget};
 
 use crate::ffi::{
     BELFRY_MAP_DOORBELLS, BELFRY_MAP_REGISTERS, BelfryClientMemory, BelfryMapping, BelfryPage, OsDevice,
@@ -20,7 +20,7 @@ use crate::function::LinuxFunction;
 use crate::os::LinuxOs;
 
 /// `struct belfry_gpu`.
-pub(crate) type Gpu = Kfd<LinuxOs>;
+pub(crate) type Gpu = KfdDevice<LinuxOs>;
 /// `struct belfry_process`.
 pub(crate) type KfdProcess = Process<LinuxOs>;
 
@@ -34,19 +34,47 @@ pub(crate) fn length(result: Result<usize>) -> isize {
     result.map_or_else(|error| -(error.raw() as isize), |len| len as isize)
 }
 
-/// Brings a device up.
+/// Brings a device up, beside those of the machine that `peer` is one of, if it is no null pointer.
 ///
 /// # Safety
 ///
-/// `dev` and `gpu` are valid during the call.
+/// `dev` and `gpu` are valid during the call, and so is `peer` or null.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn belfry_probe(dev: *mut OsDevice, gpu: *mut *const Gpu) -> i32 {
+pub(crate) unsafe extern "C" fn belfry_probe(
+    dev: *mut OsDevice,
+    peer: *const Gpu,
+    gpu: *mut *const Gpu,
+) -> i32 {
     // SAFETY: as promised by the caller.
-    let (os, function) = unsafe { (LinuxOs::new(dev), LinuxFunction::new(dev)) };
-    status(Kfd::probe(os, function).map(|kfd| {
+    let (os, function, peer) = unsafe { (LinuxOs::new(dev), LinuxFunction::new(dev), peer.as_ref()) };
+    let kfd = peer.map_or_else(|| Kfd::new(&os), |peer| Ok(peer.kfd().clone()));
+    status(kfd.and_then(|kfd| kfd.probe(os, function)).map(|device| {
         // SAFETY: as promised by the caller.
-        unsafe { gpu.write(Arc::into_raw(kfd)) }
+        unsafe { gpu.write(Arc::into_raw(device)) }
     }))
+}
+
+/// Tells the number of a device, which no other one of the machine has.
+///
+/// # Safety
+///
+/// `gpu` is valid.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_gpu_number(gpu: *const Gpu) -> u32 {
+    // SAFETY: as promised by the caller.
+    unsafe { &*gpu }.number()
+}
+
+/// Tells whether a process has a device.
+///
+/// # Safety
+///
+/// `process` and `gpu` are valid.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_process_has(process: *const KfdProcess, gpu: *const Gpu) -> bool {
+    // SAFETY: as promised by the caller.
+    let (process, gpu) = unsafe { (&*process, &*gpu) };
+    process.has(gpu.number())
 }
 
 /// Stops a device.
@@ -128,7 +156,7 @@ pub(crate) unsafe extern "C" fn belfry_open(
     process: *mut *const KfdProcess,
 ) -> i32 {
     // SAFETY: as promised by the caller.
-    let opened = unsafe { &*gpu }.open(ProcessKey(mm));
+    let opened = unsafe { &*gpu }.kfd().open(ProcessKey(mm));
     status(opened.map(|opened| {
         // SAFETY: as promised by the caller.
         unsafe { process.write(Arc::into_raw(opened)) }
@@ -144,7 +172,7 @@ pub(crate) unsafe extern "C" fn belfry_open(
 pub(crate) unsafe extern "C" fn belfry_close(gpu: *const Gpu, process: *const KfdProcess) {
     // SAFETY: as promised by the caller.
     let (gpu, process) = unsafe { (&*gpu, Arc::from_raw(process)) };
-    gpu.close(&process);
+    gpu.kfd().close(&process);
 }
 
 /// Tears the process of an address space down.
@@ -155,7 +183,7 @@ pub(crate) unsafe extern "C" fn belfry_close(gpu: *const Gpu, process: *const Kf
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn belfry_exit(gpu: *const Gpu, mm: u64) {
     // SAFETY: as promised by the caller.
-    unsafe { &*gpu }.exit(ProcessKey(mm));
+    unsafe { &*gpu }.kfd().exit(ProcessKey(mm));
 }
 
 /// Runs an ioctl for the calling process.
@@ -173,7 +201,7 @@ pub(crate) unsafe extern "C" fn belfry_ioctl(
 ) -> isize {
     // SAFETY: as promised by the caller; the reference stays the caller's.
     let (gpu, process) = unsafe { (&*gpu, ManuallyDrop::new(Arc::from_raw(process))) };
-    match gpu.ioctl(&process, ProcessKey(mm), command, arg) {
+    match gpu.kfd().ioctl(&process, ProcessKey(mm), command, arg) {
         Ok(value) => value as isize,
         Err(error) => -(error.raw() as isize),
     }
@@ -195,14 +223,18 @@ pub(crate) unsafe extern "C" fn belfry_mmap(
 ) -> i32 {
     // SAFETY: as promised by the caller; the reference stays the caller's.
     let (gpu, process) = unsafe { (&*gpu, ManuallyDrop::new(Arc::from_raw(process))) };
-    let target = gpu.mmap(&process, ProcessKey(mm), offset, len);
+    let target = gpu.kfd().mmap(&process, ProcessKey(mm), offset, len);
     status(target.map(|target| {
-        let (kind, offset, len) = match target {
-            MmapTarget::Doorbells { offset, len } => (BELFRY_MAP_DOORBELLS, offset, len),
-            MmapTarget::MmioRemap { offset, len } => (BELFRY_MAP_REGISTERS, offset, len),
+        let target = match target {
+            MmapTarget::Doorbells { device, offset, len } => {
+                BelfryMapping { kind: BELFRY_MAP_DOORBELLS, device, offset, len }
+            }
+            MmapTarget::MmioRemap { device, offset, len } => {
+                BelfryMapping { kind: BELFRY_MAP_REGISTERS, device, offset, len }
+            }
         };
         // SAFETY: as promised by the caller.
-        unsafe { mapping.write(BelfryMapping { kind, reserved: 0, offset, len }) }
+        unsafe { mapping.write(target) }
     }))
 }
 
@@ -219,7 +251,7 @@ pub(crate) unsafe extern "C" fn belfry_client_memory(
     memory: *mut BelfryClientMemory,
 ) -> bool {
     // SAFETY: as promised by the caller.
-    let found = unsafe { &*gpu }.client_memory(drm_id);
+    let found = unsafe { &*gpu }.kfd().client_memory(drm_id);
     let is_some = found.is_some();
     if let Some(ClientMemory { pasid, vram, gtt }) = found {
         // SAFETY: as promised by the caller.
@@ -340,7 +372,7 @@ pub(crate) unsafe extern "C" fn belfry_touched(
     end: *mut u64,
 ) -> bool {
     // SAFETY: as promised by the caller.
-    let piece = unsafe { &*gpu }.touched(ProcessKey(mm), va);
+    let piece = unsafe { &*gpu }.kfd().touched(ProcessKey(mm), va);
     let is_some = piece.is_some();
     if let Some(piece) = piece {
         // SAFETY: as promised by the caller.
@@ -360,7 +392,7 @@ pub(crate) unsafe extern "C" fn belfry_touched(
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn belfry_touched_end(gpu: *const Gpu, mm: u64, start: u64, end: u64) {
     // SAFETY: as promised by the caller.
-    unsafe { &*gpu }.touched_end(ProcessKey(mm), start..end);
+    unsafe { &*gpu }.kfd().touched_end(ProcessKey(mm), start..end);
 }
 
 /// Gives an invalidation callback back.

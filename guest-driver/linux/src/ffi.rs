@@ -83,7 +83,7 @@ pub(crate) const BELFRY_MAP_REGISTERS: u32 = 1;
 #[repr(C)]
 pub(crate) struct BelfryMapping {
     pub(crate) kind: u32,
-    pub(crate) reserved: u32,
+    pub(crate) device: u32,
     pub(crate) offset: u64,
     pub(crate) len: u64,
 }

@@ -136,7 +136,7 @@ pub(crate) unsafe extern "C" fn belfry_drm_stop(client: *const RenderClient) {
 pub(crate) unsafe extern "C" fn belfry_drm_close(gpu: *const Gpu, client: *const RenderClient) {
     // SAFETY: as promised by the caller.
     let (gpu, client) = unsafe { (&*gpu, Arc::from_raw(client)) };
-    gpu.drm_close(&client);
+    gpu.kfd().drm_close(&client);
 }
 
 /// Runs an ioctl of the driver.
@@ -157,7 +157,7 @@ pub(crate) unsafe extern "C" fn belfry_drm_ioctl(
     let (gpu, client, data) = unsafe {
         (&*gpu, ManuallyDrop::new(Arc::from_raw(client)), core::slice::from_raw_parts_mut(data, len))
     };
-    status(gpu.drm_ioctl(&client, &Caller(file), number, data))
+    status(gpu.kfd().drm_ioctl(&client, &Caller(file), number, data))
 }
 
 /// A handle of this memory is made.

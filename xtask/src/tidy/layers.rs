@@ -20,8 +20,6 @@ const LAYERED: &[(&str, &[modules::Exception])] = &[
     (
         "guest-driver/hosted/src",
         &[
-            ("bars", "gpu"),
-            ("dmabuf", "gpu"),
             ("dmabuf", "keeper"),
             ("gems", "dmabuf"),
             ("gpu", "os"),
@@ -29,7 +27,6 @@ const LAYERED: &[(&str, &[modules::Exception])] = &[
             ("gpu", "saving"),
             ("line", "os"),
             ("os", "process"),
-            ("pins", "gpu"),
             ("prepared", "HostedConfig"),
             ("prepared", "Place"),
             ("prepared", "Reach"),

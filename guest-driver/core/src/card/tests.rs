@@ -30,7 +30,7 @@ fn text(path: &str, busy_percent: u8) -> String {
 }
 
 fn number(bench: &Bench, path: &str) -> u64 {
-    let bytes = bench.kfd.card_read(path).unwrap();
+    let bytes = bench.gpu.card_read(path).unwrap();
     core::str::from_utf8(&bytes).unwrap().trim().parse().unwrap()
 }
 
@@ -186,7 +186,7 @@ fn busy_is_what_the_counter_says_of_the_time_and_reading_often_is_one_look() {
     assert_eq!(before, 177_000_000);
     // The energy is that of the time and of the load, and is never less than it was.
     let energy = || {
-        let bytes = bench.kfd.card_read("gpu_metrics").unwrap();
+        let bytes = bench.gpu.card_read("gpu_metrics").unwrap();
         u64::from_le_bytes(bytes[24..32].try_into().unwrap())
     };
     let first = energy();
@@ -202,7 +202,7 @@ fn busy_is_what_the_counter_says_of_the_time_and_reading_often_is_one_look() {
 fn removed_device_has_no_figures() {
     let bench = Bench::new();
     bench.device.hw.detach();
-    assert_eq!(bench.kfd.card_read("gpu_busy_percent"), Err(Errno::ENODEV));
-    assert_eq!(bench.kfd.card_write("hwmon/pwm1_enable", b"2"), Err(Errno::ENODEV));
-    assert_eq!(bench.kfd.card_read("../config"), Err(Errno::ENOENT));
+    assert_eq!(bench.gpu.card_read("gpu_busy_percent"), Err(Errno::ENODEV));
+    assert_eq!(bench.gpu.card_write("hwmon/pwm1_enable", b"2"), Err(Errno::ENODEV));
+    assert_eq!(bench.gpu.card_read("../config"), Err(Errno::ENOENT));
 }

@@ -3,18 +3,13 @@
 use belfry_abi::kfd::debug::DbgDeviceInfoEntry;
 
 use crate::aperture::apertures;
-use crate::node::Node;
 use crate::os::{Function as _, Os};
-use crate::process::Process;
+use crate::process_device::ProcessNode;
 use crate::topology;
 
 /// Entry about a node, as a debugger is told of it.
-pub(crate) fn debug_info<O: Os>(
-    process: &Process<O>,
-    node: &Node,
-    exception_status: u64,
-) -> DbgDeviceInfoEntry {
-    let device = &process.device;
+pub(crate) fn debug_info<O: Os>(node: &ProcessNode<O>, exception_status: u64) -> DbgDeviceInfoEntry {
+    let device = &node.device;
     let (info, config, asic) = (device.hw.function().device_info(), &node.config, device.hw.asic());
     let apertures = apertures(node.gpu_id, &asic.apertures);
     DbgDeviceInfoEntry {
@@ -26,7 +21,7 @@ pub(crate) fn debug_info<O: Os>(
         gpuvm_base: apertures.gpuvm_base,
         gpuvm_limit: apertures.gpuvm_limit,
         gpu_id: u32::from(node.gpu_id),
-        location_id: process.nodes.location_id(node, &info),
+        location_id: node.location_id(),
         vendor_id: u32::from(info.vendor_id),
         device_id: u32::from(info.device_id),
         revision_id: u32::from(info.revision_id),

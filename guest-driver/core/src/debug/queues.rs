@@ -44,6 +44,7 @@ pub(crate) fn suspend_debugged<O: Os>(
             continue;
         }
         queue.suspended = true;
+        let node = process.nodes.get(queue.node);
         match queue_manager::suspend_queue(process, state, id) {
             Ok(()) => {
                 *slot = id;
@@ -51,7 +52,7 @@ pub(crate) fn suspend_debugged<O: Os>(
             }
             Err(error) => {
                 *slot |= KFD_DBG_QUEUE_ERROR_MASK;
-                process.recover_after(error);
+                node.recover_after(error);
                 break;
             }
         }
@@ -76,8 +77,7 @@ fn write_wave_state<O: Os>(process: &Process<O>, state: &State<O>, id: u32) {
         for (number, header) in (0u64..).zip(&states.headers) {
             let at = area.wrapping_add(number * u64::from(states.distance));
             // A program that has unmapped its area has no state that a debugger could look at.
-            let _ =
-                process.device.hw.os().write_user(process.key(), at, &header.as_bytes()[..WAVE_STATE_BYTES]);
+            let _ = process.os().write_user(process.key(), at, &header.as_bytes()[..WAVE_STATE_BYTES]);
         }
     }
 }
@@ -103,6 +103,7 @@ pub(crate) fn resume_debugged<O: Os>(
         *slot |= KFD_DBG_QUEUE_INVALID_MASK;
         let Some(queue) = state.queues.get_mut(&id) else { continue };
         queue.suspended = false;
+        let node = process.nodes.get(queue.node);
         // It may stay off the scheduler for another reason, and be lost in a reset.
         match queue_manager::resume_queue(process, state, id) {
             Ok(()) | Err(Errno::EIO) => {
@@ -111,7 +112,7 @@ pub(crate) fn resume_debugged<O: Os>(
             }
             Err(error) => {
                 *slot |= KFD_DBG_QUEUE_ERROR_MASK;
-                process.recover_after(error);
+                node.recover_after(error);
                 break;
             }
         }

@@ -27,9 +27,10 @@ pub(crate) fn tell<O: Os>(process: &Process<O>) {
 fn tell_runtime<O: Os>(process: &Process<O>, queue: u32, mask: u64) {
     // While the lock is held, the process is not torn down, and its key is its own.
     let state = process.state.lock();
-    let area = state.queues.get(&queue).map(|queue| queue.user.save_area);
+    let place = state.queues.get(&queue).map(|queue| (queue.node, queue.user.save_area));
+    let (node, area) = place.map_or((0, None), |(node, area)| (node, Some(area)));
     let Some(area) = area.filter(|area| *area != 0) else { return };
-    let os = process.device.hw.os();
+    let os = process.os();
     let mut header = ContextSaveAreaHeader::new_zeroed();
     let mut word = [0; 8];
     let key = process.key();
@@ -45,7 +46,8 @@ fn tell_runtime<O: Os>(process: &Process<O>, queue: u32, mask: u64) {
             "pasid {}: the runtime does not hear of exceptions {mask:#x} of queue {queue}: its context save area does not lead to a word and an event ({error})",
             process.pasid
         );
-        process.device.limits.shader_error.log(&process.device.hw, crate::os::LogLevel::Warn, line);
+        let device = &process.nodes.get(node).device;
+        device.limits.shader_error.log(&device.hw, crate::os::LogLevel::Warn, line);
     }
 }
 

@@ -79,7 +79,7 @@ impl RenderFile for File<'_> {
 
 impl<'a> File<'a> {
     fn open(bench: &'a Bench, id: u64) -> Self {
-        Self { bench, client: bench.kfd.drm_open(id, 0).unwrap(), handles: RefCell::default() }
+        Self { bench, client: bench.gpu.drm_open(id, 0).unwrap(), handles: RefCell::default() }
     }
 
     /// Runs a command; returns what it leaves in its arguments.
@@ -341,9 +341,9 @@ fn requests_are_refused_as_amdgpu_refuses_them() {
 #[test]
 fn file_of_a_partition_that_there_is_not_cannot_be_opened() {
     let bench = Bench::new();
-    assert_eq!(bench.kfd.drm_open(7, 1).err(), Some(Errno::ENOENT));
-    bench.kfd.drm_open(7, 0).unwrap();
-    assert_eq!(bench.kfd.drm_open(7, 0).err(), Some(Errno::EEXIST));
+    assert_eq!(bench.gpu.drm_open(7, 1).err(), Some(Errno::ENOENT));
+    bench.gpu.drm_open(7, 0).unwrap();
+    assert_eq!(bench.gpu.drm_open(7, 0).err(), Some(Errno::EEXIST));
 }
 
 #[test]

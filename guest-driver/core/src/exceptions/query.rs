@@ -7,8 +7,8 @@ use zerocopy::IntoBytes;
 
 use super::{Debug, Exceptions};
 use crate::errno::{Errno, Result};
-use crate::node::Nodes;
 use crate::os::Os;
+use crate::process_device::ProcessNodes;
 
 /// A queue, a device or the process with exceptions that a debugger has asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(crate) struct Pending {
 
 impl<O: Os> Exceptions<O> {
     /// The exceptions of a queue, of the device, or of the process.
-    fn source(&mut self, code: ExceptionCode, source: u32, nodes: &Nodes) -> Result<&mut u64> {
+    fn source(&mut self, code: ExceptionCode, source: u32, nodes: &ProcessNodes<O>) -> Result<&mut u64> {
         match code.mask() {
             mask if mask & ExceptionCode::MASK_QUEUE != 0 => {
                 self.queues.get_mut(&source).map(|queue| &mut queue.status).ok_or(Errno::EINVAL)
@@ -70,7 +70,7 @@ impl<O: Os> Debug<O> {
     pub(crate) fn info(
         &self,
         (code, source): (ExceptionCode, u32),
-        nodes: &Nodes,
+        nodes: &ProcessNodes<O>,
         runtime: RuntimeInfo,
         clear: bool,
     ) -> Result<Vec<u8>> {

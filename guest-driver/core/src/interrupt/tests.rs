@@ -13,7 +13,7 @@ use belfry_abi::kfd::event::{KFD_IOC_EVENT_HW_EXCEPTION, KFD_IOC_EVENT_MEMORY};
 use belfry_abi::kfd::memory::AllocFlags;
 use belfry_abi::regs::osssys;
 
-use crate::kfd::Kfd;
+use crate::kfd::KfdDevice;
 use crate::os::{Change, PAGE_SIZE};
 use crate::process::Phase;
 use crate::testing::{Bench, FakeOs, IH_RING_SIZE, lock};
@@ -22,18 +22,18 @@ use crate::testing::{Bench, FakeOs, IH_RING_SIZE, lock};
 const STUCK: Duration = Duration::from_secs(20);
 
 /// Does something with the device on a thread of its own; returns whether that came to an end.
-fn ends(bench: &Bench, something: impl FnOnce(&Kfd<FakeOs>) + Send + 'static) -> bool {
-    let kfd = bench.kfd.clone();
+fn ends(bench: &Bench, something: impl FnOnce(&KfdDevice<FakeOs>) + Send + 'static) -> bool {
+    let gpu = bench.gpu.clone();
     let (done, ended) = mpsc::channel();
     thread::spawn(move || {
-        something(&kfd);
+        something(&gpu);
         let _ = done.send(());
     });
     ended.recv_timeout(STUCK).is_ok()
 }
 
 fn interrupt(bench: &Bench) -> bool {
-    ends(bench, |kfd| while kfd.interrupt() {})
+    ends(bench, |gpu| while gpu.interrupt() {})
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn interrupts_are_handled_while_another_process_waits_for_its_pages() {
         let ended = interrupt(bench);
         let told = ended && bench.is_set(&other, others) && bench.is_set(&slow, signal);
         // Nor does the fault wait for pages.
-        let settled = ended && ends(bench, |kfd| assert_eq!(kfd.os().run_work(), 1));
+        let settled = ended && ends(bench, |gpu| assert_eq!(gpu.os().run_work(), 1));
         let settled = settled && bench.is_set(&slow, fault);
         pages.open();
         assert!(ended, "the interrupt thread waits for a user's pages");
@@ -100,7 +100,7 @@ fn consumed_poison_takes_the_queues_of_its_process_off_before_that_is_told() {
     bench.raise(&IhEntry::new(Client::GFX, Source::SDMA_ECC, 0, 8, reader.pasid));
     // A page fault that comes with it says less.
     bench.raise_fault(&reader);
-    while bench.kfd.interrupt() {}
+    while bench.gpu.interrupt() {}
     assert!(events.iter().all(|&event| !bench.is_set(&reader, event)), "queues stop first");
     bench.os().run_work();
     assert!(events.iter().all(|&event| bench.is_set(&reader, event)));
@@ -124,21 +124,21 @@ fn lines_a_program_causes_are_limited_by_name_and_the_rest_is_counted() {
     for _ in 0..500 {
         bench.raise(&bad_packet);
     }
-    while bench.kfd.interrupt() {}
+    while bench.gpu.interrupt() {}
     assert_eq!(said("bad packet"), 10);
     // Another kind has its own limit, however much there is of the first.
     bench.raise(&shader_error);
     bench.raise_fault(&process);
-    while bench.kfd.interrupt() {}
+    while bench.gpu.interrupt() {}
     assert_eq!((said("shader error"), said("memory fault")), (1, 1));
 
     bench.os().advance_clock(4_999_999_999);
     bench.raise(&bad_packet);
-    while bench.kfd.interrupt() {}
+    while bench.gpu.interrupt() {}
     assert_eq!(said("bad packet"), 10);
     bench.os().advance_clock(1);
     bench.raise(&bad_packet);
-    while bench.kfd.interrupt() {}
+    while bench.gpu.interrupt() {}
     assert_eq!(said("bad packets: 491 lines suppressed"), 1);
     assert_eq!(said("doorbell and code"), 11);
 }
@@ -168,15 +168,15 @@ fn a_device_that_writes_for_ever_does_not_keep_the_thread_and_loses_nothing() {
         }
     }));
     bench.wptr().store(IH_RING_SIZE - ENTRY_SIZE, Ordering::Release);
-    assert!(bench.kfd.interrupt(), "there is more");
+    assert!(bench.gpu.interrupt(), "there is more");
     assert!(taken.load(Ordering::Relaxed) <= RING_ENTRIES, "{taken:?} entries in one pass");
-    while bench.kfd.interrupt() {}
+    while bench.gpu.interrupt() {}
     let taken = taken.load(Ordering::Relaxed);
     assert!(taken >= FLOOD);
     assert_eq!(bench.processes.unhandled(), u64::from(taken));
     // What comes after it is seen like anything else.
     *lock(&bench.os().on_write) = None;
     bench.raise_signal(&process, signal);
-    assert!(!bench.kfd.interrupt());
+    assert!(!bench.gpu.interrupt());
     assert!(bench.is_set(&process, signal));
 }

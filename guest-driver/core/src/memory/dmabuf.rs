@@ -9,9 +9,9 @@ use belfry_abi::kfd::aperture::GPUVM_LIMIT;
 use belfry_abi::kfd::memory::{ExportDmabufArgs, GetDmabufInfoArgs, ImportDmabufArgs};
 
 use crate::bo::{Bo, BoKind, Imported};
-use crate::device::Device;
 use crate::errno::{Errno, Result};
-use crate::os::{AllocFlags, DmaBuf, Os};
+use crate::object::Object;
+use crate::os::{AllocFlags, Backing, DmaBuf, Os};
 use crate::process::Process;
 
 /// EXPORT_DMABUF.
@@ -20,17 +20,19 @@ use crate::process::Process;
 ///
 /// `EINVAL` for a bad handle and for what is no memory, `EPERM` for the caller's own memory, `EMFILE`, `ENOMEM`.
 pub(crate) fn export_dmabuf<O: Os>(process: &Process<O>, args: &mut ExportDmabufArgs) -> Result<()> {
-    let os = process.device.hw.os();
     // Taken under the lock and used without it: making a descriptor may wait.
-    let dmabuf = {
+    let (os, dmabuf) = {
         let state = process.state.lock();
         let id = state.bo_id(&process.nodes, args.handle).ok_or(Errno::EINVAL)?;
-        match state.bos.get(&id) {
+        let bo = state.bos.get(&id);
+        let os = process.nodes.get(bo.map_or(0, |bo| bo.node)).device.hw.os();
+        let dmabuf = match bo {
             Some(Bo { kind: BoKind::User(_), .. }) => return Err(Errno::EPERM),
             Some(Bo { kind: BoKind::Imported(memory), .. }) => memory.dmabuf.clone(),
             Some(Bo { gem: Some(gem), .. }) => Arc::new(os.dmabuf_export(gem)?),
             _ => return Err(Errno::EINVAL),
-        }
+        };
+        (os, dmabuf)
     };
     args.dmabuf_fd = os.dmabuf_fd(&dmabuf, args.flags)? as u32;
     Ok(())
@@ -40,15 +42,17 @@ pub(crate) fn export_dmabuf<O: Os>(process: &Process<O>, args: &mut ExportDmabuf
 ///
 /// # Errors
 ///
-/// `EINVAL` for another GPU or a descriptor of anything else, `ENODEV` without an acquired VM, `EBADF`, `ENOMEM`.
+/// `EINVAL` for memory of another GPU of the machine and for a descriptor of anything else, `ENODEV` without an acquired VM, `EBADF`, `ENOMEM`.
 pub(crate) fn import_dmabuf<O: Os>(process: &Process<O>, args: &mut ImportDmabufArgs) -> Result<()> {
-    let device = &process.device;
     let node = process.nodes.named(args.gpu_id)?;
     if !process.state.lock().devices.has_space(node) {
         return Err(Errno::ENODEV);
     }
-    let dmabuf = device.hw.os().dmabuf_get(args.dmabuf_fd as i32)?;
+    let dmabuf = node.device.hw.os().dmabuf_get(args.dmabuf_fd as i32)?;
     let backing = dmabuf.backing();
+    if Object::<O>::of(&*backing).is_some_and(|object| object.device() != node.device.number) {
+        return Err(Errno::EINVAL);
+    }
     let size = backing.size();
     if size == 0 || size > GPUVM_LIMIT {
         return Err(Errno::EINVAL);
@@ -58,7 +62,7 @@ pub(crate) fn import_dmabuf<O: Os>(process: &Process<O>, args: &mut ImportDmabuf
     let kind = BoKind::Imported(Arc::new(Imported { dmabuf: Arc::new(dmabuf), backing }));
     let mut bo = Bo::new(node, kind, (args.va_addr, size), flags);
     let mut state = process.state.lock();
-    let result = state.insert_bo(device, &mut bo);
+    let result = state.insert_bo(node, &mut bo);
     let Ok((id, _)) = result else {
         drop(state);
         // The last reference may be this one: memory is given back without the lock.
@@ -76,12 +80,13 @@ pub(crate) fn import_dmabuf<O: Os>(process: &Process<O>, args: &mut ImportDmabuf
 /// # Errors
 ///
 /// `EBADF`, `EFAULT`, and `EINVAL` for a descriptor of anything else and for less room than the metadata take.
-pub(crate) fn info<O: Os>(device: &Device<O>, args: &mut GetDmabufInfoArgs) -> Result<()> {
-    let dmabuf = device.hw.os().dmabuf_get(args.dmabuf_fd as i32)?;
-    let backing = dmabuf.backing();
+pub(crate) fn info<O: Os>(process: &Process<O>, args: &mut GetDmabufInfoArgs) -> Result<()> {
+    let backing = find(process, args.dmabuf_fd as i32)?;
     args.size = backing.size();
-    // Memory is the whole GPU's.
-    args.gpu_id = u32::from(device.gpu_id());
+    // Memory is the whole GPU's; that of another process's driver is told to be the first one's.
+    let owner = Object::<O>::of(&*backing).map(Object::device);
+    let node = process.nodes.devices().find(|node| owner == Some(node.device.number));
+    args.gpu_id = u32::from(node.unwrap_or(process.nodes.first()).gpu_id);
     args.flags = backing.flags().bits();
     if args.metadata_ptr != 0 {
         let data = backing.metadata()?.data;
@@ -90,10 +95,23 @@ pub(crate) fn info<O: Os>(device: &Device<O>, args: &mut GetDmabufInfoArgs) -> R
         }
         args.metadata_size = data.len() as u32;
         if !data.is_empty() {
-            device.hw.os().copy_to_user(args.metadata_ptr, &data)?;
+            process.os().copy_to_user(args.metadata_ptr, &data)?;
         }
     }
     Ok(())
+}
+
+/// Memory of a descriptor, as the device has it that it is of; another device may know it, too.
+fn find<O: Os>(process: &Process<O>, fd: i32) -> Result<Arc<dyn Backing>> {
+    let mut found = Err(Errno::EINVAL);
+    for node in process.nodes.devices() {
+        let backing = node.device.hw.os().dmabuf_get(fd).map(|dmabuf| dmabuf.backing());
+        if backing.as_ref().is_ok_and(|backing| Object::<O>::of(&**backing).is_some()) {
+            return backing;
+        }
+        found = found.or(backing);
+    }
+    found
 }
 
 #[cfg(test)]

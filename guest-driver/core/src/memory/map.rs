@@ -3,29 +3,33 @@
 use belfry_abi::kfd::aperture::GPUVM_LIMIT;
 
 use crate::errno::{Errno, Result};
-use crate::node::Node;
 use crate::os::{DriverEvent, Os, PAGE_SIZE};
 use crate::process::{Process, State};
+use crate::process_device::ProcessNode;
 use crate::space::Space;
 
 /// MAP_MEMORY_TO_GPU for a node: idempotent; page tables are written and TLBs flushed on return.
 ///
 /// # Errors
 ///
-/// `EINVAL` for a range that is not aligned, outside the address space or taken; `ENODEV` for a node that has not acquired
-/// an address space; `ENOMEM`, also for a bad handle.
-pub(crate) fn map_memory<O: Os>(process: &Process<O>, node: &Node, handle: u64) -> Result<()> {
+/// `EINVAL` for a range that is not aligned, outside the address space or taken, and for VRAM, doorbells and the flush page of a device that
+/// the node does not reach (`kfd_mem_attach`); `ENODEV` for a node that has not acquired an address space; `ENOMEM`, also for a bad
+/// handle.
+pub(crate) fn map_memory<O: Os>(process: &Process<O>, node: &ProcessNode<O>, handle: u64) -> Result<()> {
     let mut state = process.state.lock();
     if !state.devices.has_space(node) {
         return Err(Errno::ENODEV);
     }
     let id = state.bo_id(&process.nodes, handle).ok_or(Errno::ENOMEM)?;
     let State { devices, bos, .. } = &mut *state;
-    let (Some(space), Some(bo)) = (devices.space(node.number), bos.get_mut(&id)) else {
+    let (Some(space), Some(bo)) = (devices.space(node.index), bos.get_mut(&id)) else {
         return Err(Errno::ENOMEM);
     };
     if bo.mapped_on & node.bit() != 0 {
         return Ok(());
+    }
+    if !node.is_of(&process.nodes.get(bo.node).device) && !bo.is_in_system_memory() {
+        return Err(Errno::EINVAL);
     }
     let (va, size) = (bo.va, bo.size);
     let in_space = va != 0
@@ -48,8 +52,8 @@ pub(crate) fn map_memory<O: Os>(process: &Process<O>, node: &Node, handle: u64) 
         written.map_err(|error| result.err().unwrap_or(error))?;
     }
     bo.mapped_on |= node.bit();
-    devices.part_mut(node.number)?.mapped.insert(va, id);
-    process.device.trace(process.pasid, DriverEvent::Mapped { address: va, size });
+    devices.part_mut(node.index)?.mapped.insert(va, id);
+    node.device.trace(process.pasid, DriverEvent::Mapped { address: va, size });
     result
 }
 
@@ -58,7 +62,7 @@ pub(crate) fn map_memory<O: Os>(process: &Process<O>, node: &Node, handle: u64) 
 /// # Errors
 ///
 /// `EINVAL` for a bad handle, `EBUSY` while a queue uses it, `ETIME` when the device does not answer.
-pub(crate) fn unmap_memory<O: Os>(process: &Process<O>, node: &Node, handle: u64) -> Result<()> {
+pub(crate) fn unmap_memory<O: Os>(process: &Process<O>, node: &ProcessNode<O>, handle: u64) -> Result<()> {
     let mut state = process.state.lock();
     let id = state.bo_id(&process.nodes, handle).ok_or(Errno::EINVAL)?;
     let used = state.is_used_on(node, id);
@@ -70,9 +74,9 @@ pub(crate) fn unmap_memory<O: Os>(process: &Process<O>, node: &Node, handle: u64
     if used {
         return Err(Errno::EBUSY);
     }
-    let space = devices.space(node.number).ok_or(Errno::EINVAL)?;
+    let space = devices.space(node.index).ok_or(Errno::EINVAL)?;
     if bo.mapped_on & devices.nodes_of(space) == node.bit() {
-        process.device.hw.os().memory_unmapped(bo.va, bo.size);
+        node.device.hw.os().memory_unmapped(bo.va, bo.size);
         let mut tables = space.lock();
         bo.unmap_from(&mut tables);
         // While the device may have a translation left, the memory counts as mapped and cannot be freed.
@@ -80,8 +84,8 @@ pub(crate) fn unmap_memory<O: Os>(process: &Process<O>, node: &Node, handle: u64
         Space::release(&mut tables, bo.va);
     }
     bo.mapped_on &= !node.bit();
-    devices.part_mut(node.number)?.mapped.remove(&bo.va);
+    devices.part_mut(node.index)?.mapped.remove(&bo.va);
     let (address, size) = (bo.va, bo.size);
-    process.device.trace(process.pasid, DriverEvent::Unmapped { address, size });
+    node.device.trace(process.pasid, DriverEvent::Unmapped { address, size });
     Ok(())
 }

@@ -34,7 +34,7 @@ fn gpu(xccs: u32) -> Config {
 }
 
 fn nodes(xccs: u32, mode: ComputePartition) -> Result<Arc<Nodes>> {
-    Nodes::new(asic::find((9, 4, 3)).unwrap(), &INFO, &gpu(xccs), mode)
+    Nodes::new(asic::find((9, 4, 3)).unwrap(), &INFO, &gpu(xccs), mode, &[])
 }
 
 #[test]
@@ -60,18 +60,19 @@ fn names_are_each_node_s_own_and_the_same_every_time() {
         assert!((1..found.len()).all(|at| !found[..at].contains(&found[at])), "{found:x?}");
         assert!(!found.contains(&0));
     }
-    let nodes = nodes(8, Cpx).unwrap();
-    let last = nodes.get(7);
-    assert_eq!(nodes.named(last.gpu_id.into()).unwrap().number, 7);
-    for other in [0, u32::from(last.gpu_id) | 1 << 16, u32::MAX] {
-        assert_eq!(nodes.named(other).err(), Some(Errno::EINVAL), "{other:#x}");
-    }
+    // Names of another GPU's nodes are left out.
+    let taken = ids(8, Cpx);
+    let asic = asic::find((9, 4, 3)).unwrap();
+    let second = Nodes::new(asic, &INFO, &gpu(8), Cpx, &taken).unwrap();
+    let second: Vec<_> = second.iter().map(|node| node.gpu_id).collect();
+    assert!(second.iter().all(|id| !taken.contains(id)), "{taken:x?} {second:x?}");
 }
 
 #[test]
 fn name_of_a_whole_gpu_does_not_depend_on_its_cores() {
     let asic = asic::ANY;
-    let one = Nodes::new(asic, &INFO, &Config { vram_size: 1 << 30, ..Config::default() }, Spx).unwrap();
+    let config = Config { vram_size: 1 << 30, ..Config::default() };
+    let one = Nodes::new(asic, &INFO, &config, Spx, &[]).unwrap();
     assert_eq!(one.first().gpu_id, nodes(8, Spx).unwrap().first().gpu_id);
     assert_eq!(one.location_id(one.first(), &INFO), 0x300);
 }

@@ -6,19 +6,20 @@ use core::sync::atomic::Ordering;
 use belfry_abi::kfd::event::{KFD_MEM_ERR_POISON_CONSUMED, MemoryExceptionData, MemoryExceptionFailure};
 
 use super::Process;
-use crate::node::Node;
 use crate::os::{LogLevel, Os, WorkItem as _};
+use crate::process_device::ProcessNode;
 
 impl<O: Os> Process<O> {
     /// A wave or an engine of this process has consumed poison: its queues will stop, its events will be set, and the queues of other
     /// processes go on.
     ///
     /// Called from the interrupt thread, as [`memory_fault`](Self::memory_fault) is.
-    pub(crate) fn poison_consumed(&self, node: &Node) {
-        self.device.uncorrectable.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn poison_consumed(&self, node: &ProcessNode<O>) {
+        let device = &node.device;
+        device.uncorrectable.fetch_add(1, Ordering::Relaxed);
         let line =
             format_args!("pasid {}: poison is consumed, its queues are taken off the scheduler", self.pasid);
-        self.device.limits.poison.log(&self.device.hw, LogLevel::Warn, line);
+        device.limits.poison.log(&device.hw, LogLevel::Warn, line);
         let failure = MemoryExceptionFailure { imprecise: 1, ..Default::default() };
         let data = MemoryExceptionData {
             failure,

@@ -76,7 +76,7 @@ fn doorbells_and_the_page_of_flushes_are_mapped_where_the_device_finds_its_own_a
         let root = process.state.lock().devices.space(0).unwrap().root();
         walk(&bench.device.hw, root, va)
     };
-    let slice = OWN_DOORBELLS + process.doorbell_offset(process.nodes.first());
+    let slice = OWN_DOORBELLS + process.nodes.first().doorbell_offset();
     let expected = [
         (doorbells, slice),
         (doorbells + PAGE_SIZE, slice + PAGE_SIZE),
@@ -103,7 +103,7 @@ fn queues_stop_before_pages_go_however_a_process_ends() {
         match end {
             "exit" => bench.kfd.exit(process.key()),
             "last close" => bench.kfd.close(&process),
-            _ => crate::lifetime::end_all(&bench.processes),
+            _ => crate::lifetime::leave(&bench.processes, &bench.device),
         }
         let mut gone = trace(&bench);
         assert_eq!(gone[..2], ["add", "remove"], "{end}: {gone:?}");
@@ -215,7 +215,7 @@ fn queue_of_a_process_that_faulted_is_not_mapped_again() {
 fn queue_of_a_device_that_was_reset_is_not_mapped_again() {
     let bench = Bench::new();
     let process = with_queue(&bench, 1);
-    assert!(bench.device.recover(process.epoch));
+    assert!(bench.device.recover(process.nodes.first().epoch));
     let before = trace(&bench);
     assert_eq!(update(&process, 50), Err(Errno::EIO));
     assert_eq!(update(&process, 50), Err(Errno::EIO));

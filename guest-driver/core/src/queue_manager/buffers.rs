@@ -7,9 +7,9 @@ use belfry_abi::kfd::queue::CreateQueueArgs;
 
 use super::{EOP_BUFFER_SIZE, Engine};
 use crate::errno::{Errno, Result};
-use crate::node::Node;
 use crate::os::{Os, PAGE_SIZE};
-use crate::process::{Process, State};
+use crate::process::State;
+use crate::process_device::ProcessNode;
 
 /// Memory of its process that a queue uses.
 pub(super) struct QueueBuffers {
@@ -22,9 +22,8 @@ pub(super) struct QueueBuffers {
 
 /// Checks that every buffer of the queue is a mapped buffer object of just that range (`kfd_queue_acquire_buffers`).
 pub(super) fn queue_buffers<O: Os>(
-    process: &Process<O>,
     state: &State<O>,
-    node: &Node,
+    node: &ProcessNode<O>,
     args: &CreateQueueArgs,
     engine: Engine,
 ) -> Result<QueueBuffers> {
@@ -53,7 +52,7 @@ pub(super) fn queue_buffers<O: Os>(
         }
         bos.push(state.queue_buffer(node, args.eop_buffer_address, args.eop_buffer_size)?);
     }
-    let area = (process.device.hw.asic().save_area)(&node.config);
+    let area = (node.device.hw.asic().save_area)(&node.config);
     if args.ctl_stack_size != area.ctl_stack_size || args.ctx_save_restore_size < area.cwsr_size {
         return Err(Errno::EINVAL);
     }
@@ -72,7 +71,12 @@ pub(super) fn queue_buffers<O: Os>(
     Ok(QueueBuffers { ring, bos, save_area })
 }
 
-pub(super) fn ring_buffer<O: Os>(state: &State<O>, node: &Node, base: u64, size: u32) -> Result<Option<u32>> {
+pub(super) fn ring_buffer<O: Os>(
+    state: &State<O>,
+    node: &ProcessNode<O>,
+    base: u64,
+    size: u32,
+) -> Result<Option<u32>> {
     if base == 0 {
         return Ok(None);
     }

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use crate::errno::{Errno, Result};
 use crate::os::{Clock, DriverEvent, Os};
 use crate::process::{Locked, Phase, Process};
+use crate::process_device::NodeBits;
 use crate::queue::Life;
 
 /// Takes all queues off the scheduler for good, after a memory fault.
@@ -26,29 +27,34 @@ pub(crate) fn evict_queues<O: Os>(process: &Process<O>, state: &mut Locked<'_, O
 
 /// Takes all queues off the scheduler.
 pub(crate) fn suspend_all<O: Os>(process: &Process<O>, state: &mut Locked<'_, O>) {
-    process.device.trace(process.pasid, DriverEvent::Evicted);
-    state.count_eviction(process.device.hw.os().clock_ns(Clock::Monotonic));
+    process.trace(DriverEvent::Evicted);
+    let now = process.os().clock_ns(Clock::Monotonic);
+    state.devices.each_part(|part| part.count_eviction(now));
     for_queues(process, state, super::suspend_queue);
 }
 
 /// Hands all queues that should run to the scheduler.
 pub(crate) fn resume_all<O: Os>(process: &Process<O>, state: &mut Locked<'_, O>) {
     for_queues(process, state, super::resume_queue);
-    process.device.trace(process.pasid, DriverEvent::Restored);
-    state.end_eviction(process.device.hw.os().clock_ns(Clock::Monotonic));
+    process.trace(DriverEvent::Restored);
+    let now = process.os().clock_ns(Clock::Monotonic);
+    state.devices.each_part(|part| part.end_eviction(now));
 }
 
-/// Does something with each queue, until the device does not answer.
+/// Does something with each queue, until its device does not answer.
 fn for_queues<O: Os>(
     process: &Process<O>,
     state: &mut Locked<'_, O>,
     one: impl Fn(&Process<O>, &mut Locked<'_, O>, u32) -> Result<()>,
 ) {
-    let ids: Vec<u32> = state.queues.keys().copied().collect();
-    for id in ids {
+    let ids: Vec<(u32, u32)> = state.queues.iter().map(|(id, queue)| (*id, queue.node)).collect();
+    let mut deaf: NodeBits = 0;
+    for (id, node) in ids {
+        let node = process.nodes.get(node);
         // A queue that was lost stays so; the others are served all the same.
-        if one(process, state, id) == Err(Errno::ETIME) {
-            return process.recover_after(Errno::ETIME);
+        if deaf & node.bit() == 0 && one(process, state, id) == Err(Errno::ETIME) {
+            deaf |= process.nodes.of(&node.device).fold(0, |all, sibling| all | sibling.bit());
+            node.recover_after(Errno::ETIME);
         }
     }
 }

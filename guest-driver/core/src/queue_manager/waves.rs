@@ -34,7 +34,7 @@ pub(crate) fn wave_state_of<O: Os>(process: &Process<O>, state: &State<O>, id: u
         Life::Mapped => Err(Errno::EINVAL),
         Life::Lost => Err(Errno::EIO),
         Life::Off | Life::Evicted => {
-            let wave_state = process.device.hw.asic().mqd.wave_state;
+            let wave_state = process.nodes.get(queue.node).device.hw.asic().mqd.wave_state;
             let each = |share| wave_state(&mut queue.mqds.read(share)?);
             let headers = queue.mqds.shares().map(each).collect::<Result<Vec<_>>>()?;
             Ok(WaveStates { headers, distance: queue.user.save_area_size })

@@ -12,7 +12,8 @@ use belfry_abi::kfd::svm::{
 
 use crate::asic::PageRights;
 use crate::errno::{Errno, Result};
-use crate::node::Nodes;
+use crate::os::Os;
+use crate::process_device::{NodeBits, ProcessNodes};
 
 /// Pages that move together by default, as a power of two (`svm_range_set_default_attributes`).
 const DEFAULT_GRANULARITY: u32 = 9;
@@ -25,9 +26,9 @@ const ANY_GRANULARITY: u32 = 0xff;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Access {
     /// Wherever it is.
-    pub(crate) anywhere: u32,
+    pub(crate) anywhere: NodeBits,
     /// In the place in which it is.
-    pub(crate) in_place: u32,
+    pub(crate) in_place: NodeBits,
 }
 
 impl Access {
@@ -36,16 +37,21 @@ impl Access {
 
     /// Returns whether any may.
     pub(crate) fn any(self) -> bool {
-        self.of_any(u32::MAX)
+        self.all() != 0
+    }
+
+    /// All that may.
+    pub(crate) fn all(self) -> NodeBits {
+        self.anywhere | self.in_place
     }
 
     /// Returns whether one of these nodes may.
-    pub(crate) fn of_any(self, nodes: u32) -> bool {
-        (self.anywhere | self.in_place) & nodes != 0
+    pub(crate) fn of_any(self, nodes: NodeBits) -> bool {
+        self.all() & nodes != 0
     }
 
     /// The kind of attribute that says what a node may do.
-    fn of(self, node: u32) -> u32 {
+    fn of(self, node: NodeBits) -> u32 {
         if self.anywhere & node != 0 {
             KFD_IOCTL_SVM_ATTR_ACCESS
         } else if self.in_place & node != 0 {
@@ -56,7 +62,7 @@ impl Access {
     }
 
     /// A node may do what an attribute of this kind says.
-    fn set(&mut self, kind: u32, node: u32) {
+    fn set(&mut self, kind: u32, node: NodeBits) {
         (self.anywhere, self.in_place) = (self.anywhere & !node, self.in_place & !node);
         match kind {
             KFD_IOCTL_SVM_ATTR_ACCESS => self.anywhere |= node,
@@ -72,6 +78,11 @@ fn is_access(kind: u32) -> bool {
         kind,
         KFD_IOCTL_SVM_ATTR_ACCESS | KFD_IOCTL_SVM_ATTR_ACCESS_IN_PLACE | KFD_IOCTL_SVM_ATTR_NO_ACCESS
     )
+}
+
+/// The bit of a node, by its number in an attribute that was checked.
+fn bit_of(number: u32) -> NodeBits {
+    1 << (number % NodeBits::BITS)
 }
 
 /// Attributes of a range.
@@ -99,12 +110,12 @@ impl Default for Attributes {
     }
 }
 
-/// Checks attributes to be set; in those about access, the id of a node becomes its bit.
+/// Checks attributes to be set; in those about access, the id of a node becomes the process's number of it.
 ///
 /// # Errors
 ///
 /// `EINVAL` for an unknown kind, and for the id of a node there is not.
-pub(crate) fn check(nodes: &Nodes, list: &mut [SvmAttribute]) -> Result<()> {
+pub(crate) fn check<O: Os>(nodes: &ProcessNodes<O>, list: &mut [SvmAttribute]) -> Result<()> {
     let is_node = |value: u32| nodes.named(value).is_ok();
     for SvmAttribute { kind, value } in list {
         let good = match *kind {
@@ -114,7 +125,7 @@ pub(crate) fn check(nodes: &Nodes, list: &mut [SvmAttribute]) -> Result<()> {
             }
             KFD_IOCTL_SVM_ATTR_PREFETCH_LOC => *value == KFD_IOCTL_SVM_LOCATION_SYSMEM || is_node(*value),
             kind if is_access(kind) => {
-                *value = nodes.named(*value)?.bit();
+                *value = nodes.named(*value)?.index;
                 true
             }
             KFD_IOCTL_SVM_ATTR_SET_FLAGS | KFD_IOCTL_SVM_ATTR_CLR_FLAGS | KFD_IOCTL_SVM_ATTR_GRANULARITY => {
@@ -151,7 +162,7 @@ impl Attributes {
                 KFD_IOCTL_SVM_ATTR_SET_FLAGS => self.flags |= value,
                 KFD_IOCTL_SVM_ATTR_CLR_FLAGS => self.flags &= !value,
                 KFD_IOCTL_SVM_ATTR_GRANULARITY => self.granularity = value.min(MAX_GRANULARITY),
-                kind if is_access(kind) => self.access.set(kind, value),
+                kind if is_access(kind) => self.access.set(kind, bit_of(value)),
                 _ => {}
             }
         }
@@ -165,7 +176,7 @@ impl Attributes {
             KFD_IOCTL_SVM_ATTR_SET_FLAGS => self.flags & value == value,
             KFD_IOCTL_SVM_ATTR_CLR_FLAGS => self.flags & value == 0,
             KFD_IOCTL_SVM_ATTR_GRANULARITY => self.granularity == value,
-            _ => self.access.of(value) == kind,
+            _ => self.access.of(bit_of(value)) == kind,
         })
     }
 
@@ -229,7 +240,7 @@ impl Common {
     /// # Errors
     ///
     /// `EINVAL` for the id of a node there is not.
-    pub(crate) fn answer(&self, nodes: &Nodes, attribute: &mut SvmAttribute) -> Result<()> {
+    pub(crate) fn answer<O: Os>(&self, nodes: &ProcessNodes<O>, attribute: &mut SvmAttribute) -> Result<()> {
         match attribute.kind {
             KFD_IOCTL_SVM_ATTR_PREFERRED_LOC => attribute.value = self.preferred,
             KFD_IOCTL_SVM_ATTR_PREFETCH_LOC => attribute.value = self.prefetch,

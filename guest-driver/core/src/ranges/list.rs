@@ -19,8 +19,8 @@ pub(crate) struct SvmRange {
     pub(crate) attributes: Attributes,
     /// All of it was mapped on the GPU (`mapped_to_gpu`).
     pub(crate) mapped: bool,
-    /// Pages of it may be in VRAM (`actual_loc`).
-    pub(crate) in_vram: bool,
+    /// Name of the node in whose VRAM pages of it may be, 0 for none (`actual_loc`).
+    pub(crate) located: u32,
 }
 
 /// Growth by setting attributes.
@@ -116,7 +116,7 @@ impl Ranges {
             while at < gap.end {
                 let end = (at & !(self.piece - 1)).saturating_add(self.piece).min(gap.end);
                 let attributes = self.unsaid();
-                let new = SvmRange { end, attributes, mapped: false, in_vram: false };
+                let new = SvmRange { end, attributes, mapped: false, located: 0 };
                 self.by_start.insert(at, new);
                 at = end;
             }
@@ -153,10 +153,10 @@ impl Ranges {
         }
     }
 
-    /// Says of the ranges that lie in `range` whether pages of them are in VRAM.
-    pub(crate) fn set_in_vram(&mut self, range: &Range<u64>, in_vram: bool) {
+    /// Says of the ranges that lie in `range` in which node's VRAM pages of them are, 0 for none.
+    pub(crate) fn set_located(&mut self, range: &Range<u64>, located: u32) {
         for (_, one) in self.by_start.range_mut(range.clone()).filter(|(_, one)| one.end <= range.end) {
-            one.in_vram = in_vram;
+            one.located = located;
         }
     }
 

@@ -15,6 +15,8 @@ pub(crate) struct Mirrored<O: Os> {
     pub(crate) mirror: O::Mirror,
     /// Address of the first page.
     pub(crate) va: u64,
+    /// Number of the device that was asked to look them up: pages in VRAM are in its own.
+    pub(crate) device: u32,
 }
 
 impl<O: Os> Mirrored<O> {

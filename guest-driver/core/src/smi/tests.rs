@@ -31,7 +31,7 @@ fn fault_of_a_process_is_a_line_for_those_who_chose_faults() {
     let resets = open(&bench, EventKind::GpuPreReset.mask() | EventKind::GpuPostReset.mask());
     let nothing = bench.device.smi.open(1, 0).unwrap() as usize - 1;
     bench.raise_fault(&process);
-    assert!(!bench.kfd.interrupt());
+    assert!(!bench.gpu.interrupt());
     assert_eq!(read(&bench, faults, 96), Err(Errno::EAGAIN), "the interrupt thread raises no event");
     bench.os().run_work();
     assert!(lock(&bench.os().smi)[faults].ready());
@@ -56,7 +56,7 @@ fn processes_begin_with_their_address_space_and_end_once() {
     // A process that has no address space is none that clients hear of.
     let other = bench.kfd.open(crate::os::ProcessKey(2)).unwrap();
     bench.raise_fault(&other);
-    let _ = bench.kfd.interrupt();
+    let _ = bench.gpu.interrupt();
     bench.os().run_work();
     lifetime::tear_down(&bench.processes, &other);
     assert_eq!(read(&bench, client, 96), Err(Errno::EAGAIN));

@@ -14,6 +14,7 @@ use crate::device::Device;
 use crate::errno::Result;
 use crate::os::{Os, PAGE_SIZE, Task};
 use crate::process::{Phase, Process};
+use crate::process_device::ProcessNode;
 use crate::processes::Processes;
 use crate::ranges::Attributes;
 
@@ -32,34 +33,53 @@ struct Migration {
 ///
 /// A page that cannot be moved stays where it is. The program is not told, as with amdkfd.
 pub(super) fn prefetch<O: Os>(process: &Process<O>, range: &Range<u64>) -> bool {
-    let (migration, in_vram) = {
+    let (migration, xnack, located) = {
         let state = process.state.borrow();
         let (Some((_, one)), Some(task)) = (state.svm.ranges.touching(range).next(), state.task) else {
             return false;
         };
         let (range, attributes, trigger) = (range.clone(), one.attributes, MigrateTrigger::Prefetch);
-        (Migration { range, attributes, task, trigger }, one.in_vram)
+        (Migration { range, attributes, task, trigger }, state.xnack, process.nodes.named(one.located).ok())
     };
-    match migration.attributes.prefetch {
+    match process.nodes.named(migration.attributes.prefetch) {
         // Asked only now: the pages of VRAM cost the operating system memory from the first question on.
-        location if process.nodes.named(location).is_ok() && process.device.hw.os().has_vram_pages() => {
-            to_vram(process, &migration)
+        Ok(node) if reached_by_all(process, &migration.attributes, xnack, node) => {
+            if !node.device.hw.os().has_vram_pages() {
+                return false;
+            }
+            // From the VRAM of another device by way of system memory (`svm_migrate_vram_to_vram`).
+            let left = located.filter(|located| !located.is_of(&node.device));
+            let left = left.is_some_and(|located| to_system(process, &migration, located));
+            to_vram(process, &migration, node) || left
         }
-        KFD_IOCTL_SVM_LOCATION_SYSMEM if in_vram => to_system(process, &migration),
-        _ => false,
+        Err(_) if migration.attributes.prefetch != KFD_IOCTL_SVM_LOCATION_SYSMEM => false,
+        _ => located.is_some_and(|located| to_system(process, &migration, located)),
     }
 }
 
-fn to_vram<O: Os>(process: &Process<O>, migration: &Migration) -> bool {
-    let places = (KFD_IOCTL_SVM_LOCATION_SYSMEM, migration.attributes.prefetch);
+/// Returns whether all that have access reach the VRAM of a node; otherwise memory stays in the system's, which all reach
+/// (`svm_range_best_prefetch_location`).
+fn reached_by_all<O: Os>(
+    process: &Process<O>,
+    attributes: &Attributes,
+    xnack: bool,
+    node: &ProcessNode<O>,
+) -> bool {
+    let access = attributes.access;
+    let bits = if xnack { access.in_place } else { access.all() };
+    process.nodes.among(bits).all(|other| other.is_of(&node.device))
+}
+
+fn to_vram<O: Os>(process: &Process<O>, migration: &Migration, node: &ProcessNode<O>) -> bool {
+    let (device, places) = (&node.device, (KFD_IOCTL_SVM_LOCATION_SYSMEM, u32::from(node.gpu_id)));
     // Before the pages are there, so that a lack of VRAM finds them.
-    note_vram(process, &migration.range, true);
-    for_areas(process, migration, places, |part| {
+    note_vram(process, &migration.range, node.gpu_id.into());
+    for_areas(process, migration, (node, places), |part| {
         let count = ((part.end - part.start) / PAGE_SIZE) as usize;
-        let mut frames = process.device.vram.take_frames(count);
+        let mut frames = device.vram.take_frames(count);
         let short = frames.len() < count;
-        let moved = move_to_vram(process, part.start, count, &mut frames);
-        process.device.vram.give_frames_back(frames.into_iter().map(|frame| (frame, PAGE_SIZE)));
+        let moved = move_to_vram((process, node), part.start, count, &mut frames);
+        device.vram.give_frames_back(frames.into_iter().map(|frame| (frame, PAGE_SIZE)));
         // The rest of the range finds no VRAM either.
         (moved, short)
     })
@@ -68,14 +88,14 @@ fn to_vram<O: Os>(process: &Process<O>, migration: &Migration) -> bool {
 /// Moves the pages of a piece. One may be held for a moment, by a processor's list of pages for example: what stays is
 /// tried again while that helps.
 fn move_to_vram<O: Os>(
-    process: &Process<O>,
+    (process, node): (&Process<O>, &ProcessNode<O>),
     start: u64,
     count: usize,
     frames: &mut Vec<u64>,
 ) -> Result<usize> {
     let mut moved = 0;
     loop {
-        let more = process.device.hw.os().move_to_vram(process.key(), start, frames)?;
+        let more = node.device.hw.os().move_to_vram(process.key(), start, frames)?;
         moved += more;
         if more == 0 || moved >= count || frames.is_empty() {
             return Ok(moved);
@@ -83,13 +103,14 @@ fn move_to_vram<O: Os>(
     }
 }
 
-fn to_system<O: Os>(process: &Process<O>, migration: &Migration) -> bool {
-    let places = (u32::from(process.nodes.first().gpu_id), KFD_IOCTL_SVM_LOCATION_SYSMEM);
-    let moved = for_areas(process, migration, places, |part| {
+/// Moves a range to system memory from the VRAM of a node.
+fn to_system<O: Os>(process: &Process<O>, migration: &Migration, node: &ProcessNode<O>) -> bool {
+    let places = (u32::from(node.gpu_id), KFD_IOCTL_SVM_LOCATION_SYSMEM);
+    let moved = for_areas(process, migration, (node, places), |part| {
         let count = ((part.end - part.start) / PAGE_SIZE) as usize;
-        (process.device.hw.os().move_to_system(process.key(), part.start, count), false)
+        (node.device.hw.os().move_to_system(process.key(), part.start, count), false)
     });
-    note_vram(process, &migration.range, false);
+    note_vram(process, &migration.range, 0);
     moved
 }
 
@@ -97,15 +118,15 @@ fn to_system<O: Os>(process: &Process<O>, migration: &Migration) -> bool {
 fn for_areas<O: Os>(
     process: &Process<O>,
     migration: &Migration,
-    (from, to): (u32, u32),
+    (node, (from, to)): (&ProcessNode<O>, (u32, u32)),
     piece: impl Fn(Range<u64>) -> (Result<usize>, bool),
 ) -> bool {
     let (mut at, end, mut moved) = (migration.range.start, migration.range.end, 0);
     while at < end {
-        let Ok(Some(area)) = process.device.hw.os().user_area(process.key(), at) else { break };
+        let Ok(Some(area)) = process.os().user_area(process.key(), at) else { break };
         let area = at..area.end.max(at + PAGE_SIZE).min(end);
         let Migration { attributes, task, trigger, .. } = migration;
-        process.device.smi.migrate_start(
+        node.device.smi.migrate_start(
             process.pasid,
             task,
             &area,
@@ -121,7 +142,7 @@ fn for_areas<O: Os>(
             moved += result.unwrap_or(0);
             enough = stop || result.is_err();
         }
-        process.device.smi.migrate_end(process.pasid, task, &area, (from, to), *trigger);
+        node.device.smi.migrate_end(process.pasid, task, &area, (from, to), *trigger);
         if enough {
             break;
         }
@@ -139,37 +160,43 @@ pub(crate) fn touched<O: Os>(process: &Process<O>, va: u64) -> Option<Range<u64>
     let size = PAGE_SIZE << one.attributes.granularity.min(40);
     let piece = va & !(size - 1);
     let range = piece.max(start)..piece.saturating_add(size).min(one.end);
-    let places = (u32::from(process.nodes.first().gpu_id), KFD_IOCTL_SVM_LOCATION_SYSMEM);
+    let node = process.nodes.named(one.located).unwrap_or(process.nodes.first());
+    let places = (u32::from(node.gpu_id), KFD_IOCTL_SVM_LOCATION_SYSMEM);
     let (locations, trigger) = (one.attributes.locations(), MigrateTrigger::PagefaultCpu);
-    process.device.smi.migrate_start(process.pasid, &state.task?, &range, places, locations, trigger);
+    node.device.smi.migrate_start(process.pasid, &state.task?, &range, places, locations, trigger);
     Some(range)
 }
 
 /// Tells that a range has moved to system memory.
 pub(crate) fn touched_end<O: Os>(process: &Process<O>, range: &Range<u64>) {
-    let Some(task) = process.state.lock().task else { return };
-    let places = (u32::from(process.nodes.first().gpu_id), KFD_IOCTL_SVM_LOCATION_SYSMEM);
-    process.device.smi.migrate_end(process.pasid, &task, range, places, MigrateTrigger::PagefaultCpu);
+    let (task, located) = {
+        let state = process.state.lock();
+        let Some(task) = state.task else { return };
+        (task, state.svm.ranges.touching(range).next().map_or(0, |(_, one)| one.located))
+    };
+    let node = process.nodes.named(located).unwrap_or(process.nodes.first());
+    let places = (u32::from(node.gpu_id), KFD_IOCTL_SVM_LOCATION_SYSMEM);
+    node.device.smi.migrate_end(process.pasid, &task, range, places, MigrateTrigger::PagefaultCpu);
 }
 
-/// Notes that pages of ranges are in VRAM, or that none is.
-fn note_vram<O: Os>(process: &Process<O>, range: &Range<u64>, in_vram: bool) {
-    process.state.lock().svm.ranges.set_in_vram(range, in_vram);
+/// Notes in which node's VRAM pages of ranges are, or 0 when none is.
+fn note_vram<O: Os>(process: &Process<O>, range: &Range<u64>, located: u32) {
+    process.state.lock().svm.ranges.set_located(range, located);
 }
 
-/// Moves shared virtual memory out of VRAM, range by range, until `enough` says so (`svm_range_evict_svm_bo_worker`).
-fn evict<O: Os>(process: &Process<O>, enough: impl Fn() -> bool) {
-    let found: Vec<(Range<u64>, Attributes, Task)> = {
+/// Moves shared virtual memory out of a device's VRAM, range by range, until `enough` says so (`svm_range_evict_svm_bo_worker`).
+fn evict<O: Os>(process: &Process<O>, device: &Device<O>, enough: impl Fn() -> bool) {
+    let found: Vec<(Range<u64>, Attributes, Task, u32)> = {
         let state = process.state.lock();
         let Some(task) = state.task.filter(|_| state.phase != Phase::Dead) else { return };
-        let in_vram = state.svm.ranges.iter().filter(|(_, one)| one.in_vram);
-        in_vram.map(|(start, one)| (start..one.end, one.attributes, task)).collect()
+        let of_it = |located| process.nodes.named(located).is_ok_and(|node| node.is_of(device));
+        let in_vram = state.svm.ranges.iter().filter(|(_, one)| of_it(one.located));
+        in_vram.map(|(start, one)| (start..one.end, one.attributes, task, one.located)).collect()
     };
-    for (range, attributes, task) in found {
-        if enough() {
-            return;
-        }
-        to_system(process, &Migration { range, attributes, task, trigger: MigrateTrigger::TtmEviction });
+    for (range, attributes, task, located) in found {
+        let Some(node) = process.nodes.named(located).ok().filter(|_| !enough()) else { return };
+        let trigger = MigrateTrigger::TtmEviction;
+        to_system(process, &Migration { range, attributes, task, trigger }, node);
     }
 }
 
@@ -180,6 +207,6 @@ pub(crate) fn make_room<O: Os>(processes: &Processes<O>, device: &Device<O>, len
         if enough() {
             return;
         }
-        evict(&process, enough);
+        evict(&process, device, enough);
     }
 }

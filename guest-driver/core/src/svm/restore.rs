@@ -10,6 +10,7 @@ use belfry_abi::kfd::smi::QueueEvictionTrigger;
 use crate::errno::{Errno, Result};
 use crate::os::{Change, LogLevel, Os, PAGE_SIZE, WorkItem as _};
 use crate::process::{Locked, Phase, Process, State};
+use crate::process_device::NodeBits;
 use crate::queue_manager;
 use crate::ranges::Part;
 use crate::svm::retry;
@@ -94,16 +95,21 @@ pub(super) fn changed<O: Os>(process: &Arc<Process<O>>, change: &Change) {
 /// Takes pages from the GPU until they are mapped anew: waves wait for them, or no queue of the process runs, but a file
 /// of the render node may have work in the same address space.
 fn block<O: Os>(process: &Process<O>, state: &mut State<O>, parts: &[Range<u64>]) {
-    let mut flushed = Ok(());
-    for (space, _) in state.devices.each() {
+    for (space, node) in state.devices.each() {
         let mut tables = space.lock();
         for part in parts {
             tables.vm.block(part.start, part.end - part.start);
         }
-        flushed = flushed.and(space.flush(&mut tables));
+        let flushed = space.flush(&mut tables);
+        drop(tables);
+        recover(process, node, flushed);
     }
-    if let Err(error) = flushed {
-        process.recover_after(error);
+}
+
+/// Recovers the device of a node that does not answer.
+fn recover<O: Os>(process: &Process<O>, node: NodeBits, flushed: Result<()>) {
+    if let (Err(error), Some(node)) = (flushed, process.nodes.among(node).next()) {
+        node.recover_after(error);
     }
 }
 
@@ -126,7 +132,7 @@ fn cut<O: Os>(
     let State { devices, svm, .. } = &mut **state;
     let mut gone = svm.mapped.take(range);
     let mut flushed = Ok(());
-    for (space, _) in devices.each() {
+    for (space, node) in devices.each() {
         let mut tables = space.lock();
         for (start, part) in &gone {
             tables.vm.unmap(*start, part.end - start);
@@ -135,23 +141,24 @@ fn cut<O: Os>(
         if here.is_ok() || held {
             tables.release_shared(range);
         }
+        drop(tables);
+        if held {
+            recover(process, node, here);
+        }
         flushed = flushed.and(here);
     }
     if flushed.is_err() && !held {
         // The device may still use the pages: they are left to it, and so are their addresses.
         core::mem::forget(core::mem::take(&mut gone));
     }
-    if let Err(error) = flushed
-        && held
-    {
-        process.recover_after(error);
-    }
     let bytes = svm.ranges.remove(range);
     svm.charged -= bytes;
-    process.device.uncharge_gtt(bytes);
+    process.nodes.first().device.uncharge_gtt(bytes);
     if let Some(task) = state.task {
-        for (start, part) in &gone {
-            process.device.smi.unmap(&process.device.nodes(), process.pasid, &task, *start..part.end);
+        for (node, (start, part)) in
+            process.nodes.devices().flat_map(|node| gone.iter().map(move |part| (node, part)))
+        {
+            node.device.smi.unmap(&node.siblings, process.pasid, &task, *start..part.end);
         }
     }
     gone.append(&mut state.svm.watched.take(range));
@@ -201,7 +208,7 @@ fn restore_now<O: Os>(process: &Arc<Process<O>>) -> bool {
         }
     }
     // What went with the address space is not stale any more, and queues that used it must not go on.
-    if process.device.hw.os().user_area(process.key(), 0) == Err(Errno::ESRCH) {
+    if process.os().user_area(process.key(), 0) == Err(Errno::ESRCH) {
         return true;
     }
     let mut state = process.state.lock();
@@ -225,7 +232,8 @@ fn waits_for<O: Os>(process: &Process<O>, part: &Range<u64>, error: Errno) {
             "pasid {}: queues wait for shared memory at {:#x} to {:#x}, which cannot be mapped anew: {error}",
             process.pasid, part.start, part.end
         );
-        process.device.limits.user_memory.log(&process.device.hw, LogLevel::Warn, line);
+        let device = &process.nodes.first().device;
+        device.limits.user_memory.log(&device.hw, LogLevel::Warn, line);
     }
 }
 
@@ -237,7 +245,9 @@ fn quiesce<O: Os>(process: &Process<O>, state: &mut Locked<'_, O>) {
     state.svm.quiesced = true;
     queue_manager::suspend_all(process, state);
     if let Some(task) = state.task {
-        process.device.smi.eviction(&process.device.nodes(), process.pasid, &task, QueueEvictionTrigger::Svm);
+        for node in process.nodes.devices() {
+            node.device.smi.eviction(&node.siblings, process.pasid, &task, QueueEvictionTrigger::Svm);
+        }
     }
 }
 
@@ -248,6 +258,8 @@ fn resume<O: Os>(process: &Process<O>, state: &mut Locked<'_, O>) {
     }
     queue_manager::resume_all(process, state);
     if let Some(task) = state.task {
-        process.device.smi.restore(&process.device.nodes(), process.pasid, &task);
+        for node in process.nodes.devices() {
+            node.device.smi.restore(&node.siblings, process.pasid, &task);
+        }
     }
 }

@@ -12,9 +12,9 @@ use belfry_abi::kfd::event::{MemoryExceptionData, MemoryExceptionFailure};
 use belfry_abi::kfd::svm::{KFD_IOCTL_SVM_FLAG_GPU_ALWAYS_MAPPED, KFD_IOCTL_SVM_OP_SET_ATTR, SvmArgs};
 
 use crate::errno::{Errno, Result};
-use crate::node::Node;
 use crate::os::{Os, PAGE_SIZE};
 use crate::process::{Phase, Process, State};
+use crate::process_device::ProcessNode;
 use crate::ranges::{Access, Wanted};
 
 /// Most that is mapped for one fault, as a power of two of pages.
@@ -27,7 +27,7 @@ const USER_END: u64 = 1 << 47;
 ///
 /// # Errors
 ///
-/// `EBUSY` while there are queues, `EPERM` on chips whose waves do not wait.
+/// `EBUSY` while there are queues, `EPERM` where a device is of a chip whose waves do not wait.
 pub(crate) fn set_xnack_mode<O: Os>(process: &Process<O>, mode: i32) -> Result<i32> {
     let mut state = process.state.lock();
     if mode < 0 {
@@ -37,7 +37,7 @@ pub(crate) fn set_xnack_mode<O: Os>(process: &Process<O>, mode: i32) -> Result<i
         return Err(Errno::EBUSY);
     }
     let on = mode > 0;
-    if on && process.device.hw.asic().retry.is_none() {
+    if on && process.nodes.devices().any(|node| node.device.hw.asic().retry.is_none()) {
         return Err(Errno::EPERM);
     }
     state.xnack = on;
@@ -71,12 +71,12 @@ pub(crate) fn give_pages<O: Os>(process: &Arc<Process<O>>) {
             Err(Errno::EAGAIN | Errno::ENOMEM) => {}
             Err(_) => refuse_page(process, node, va),
         }
-        process.device.retried(told);
+        node.device.retried(told);
     }
 }
 
 /// Maps what is around a page.
-fn give_page<O: Os>(process: &Arc<Process<O>>, node: &Node, va: u64) -> Result<()> {
+fn give_page<O: Os>(process: &Arc<Process<O>>, node: &ProcessNode<O>, va: u64) -> Result<()> {
     let page = va..va + PAGE_SIZE;
     let known = {
         let state = process.state.borrow();
@@ -96,7 +96,7 @@ fn give_page<O: Os>(process: &Arc<Process<O>>, node: &Node, va: u64) -> Result<(
         return super::map_range(process, &part).or_else(|_| super::map_range(process, &page));
     }
     // Memory of the program that nothing was said of (`svm_range_create_unregistered_range`).
-    let area = process.device.hw.os().user_area(process.key(), va)?.ok_or(Errno::EFAULT)?;
+    let area = process.os().user_area(process.key(), va)?.ok_or(Errno::EFAULT)?;
     let whole = va..around(va, GRANULARITY).end.min(area.end.max(page.end));
     add_range(process, &whole).or_else(|_| add_range(process, &page))?;
     super::map_range(process, &page)
@@ -114,11 +114,11 @@ fn add_range<O: Os>(process: &Arc<Process<O>>, range: &Range<u64>) -> Result<()>
 }
 
 /// Has no wave wait for a page.
-fn refuse_page<O: Os>(process: &Process<O>, node: &Node, va: u64) {
-    let refused = process.device.hw.asic().retry.map(|retry| retry.refused).filter(|_| va < USER_END);
+fn refuse_page<O: Os>(process: &Process<O>, node: &ProcessNode<O>, va: u64) {
+    let refused = node.device.hw.asic().retry.map(|retry| retry.refused).filter(|_| va < USER_END);
     let result = refused.ok_or(Errno::EFAULT).and_then(|entry| {
         let state = process.state.borrow();
-        let space = state.devices.space(node.number).ok_or(Errno::ESRCH)?;
+        let space = state.devices.space(node.index).ok_or(Errno::ESRCH)?;
         let mut tables = space.lock();
         tables.vm.map_small(va, 0, PAGE_SIZE, entry)?;
         space.flush(&mut tables)

@@ -8,14 +8,10 @@ use core::sync::atomic::Ordering;
 use belfry_abi::gpuvm::{PTE_EXECUTABLE, PTE_WRITEABLE};
 use belfry_abi::kfd::memory::{AllocFlags, AllocMemoryOfGpuArgs};
 use belfry_abi::kfd::svm::*;
-use belfry_abi::partition::ComputePartition;
 
 use super::*;
-use crate::config::Config;
 use crate::lifetime;
 use crate::memory as objects;
-use crate::node::Nodes;
-use crate::os::DeviceInfo;
 use crate::queue_manager;
 use crate::ranges::{Access, Growth, Ranges};
 use crate::testing::{Bench, FakeOs, lock, walk};
@@ -119,12 +115,13 @@ fn ranges_are_divided_where_attributes_differ_and_nowhere_else() {
 #[test]
 fn several_ranges_answer_with_what_they_have_in_common() {
     let mut ranges = Ranges::new(2 * MIB);
-    let (asic, info) = (crate::asic::ANY, DeviceInfo::default());
-    let nodes = Nodes::new(asic, &info, &Config::default(), ComputePartition::Spx).unwrap();
+    let bench = Bench::new();
+    let process = bench.process(1);
+    let nodes = &process.nodes;
     let gpu = u32::from(nodes.first().gpu_id);
     let set = |ranges: &mut Ranges, range: &Range<u64>, list: &[SvmAttribute]| {
         let mut list = list.to_vec();
-        ranges::check(&nodes, &mut list).unwrap();
+        ranges::check(nodes, &mut list).unwrap();
         ranges.set(range, &list);
     };
     let (first, second) = (0..PAGE, PAGE..2 * PAGE);
@@ -141,7 +138,7 @@ fn several_ranges_answer_with_what_they_have_in_common() {
         .into_iter()
         .map(|kind| {
             let mut one = attribute(kind, gpu);
-            common.answer(&nodes, &mut one).unwrap();
+            common.answer(nodes, &mut one).unwrap();
             (one.kind, one.value)
         })
         .collect()

@@ -19,17 +19,20 @@ use crate::config::Config;
 use crate::device::Device;
 use crate::gart::quad;
 use crate::hw::Hw;
-use crate::kfd::Kfd;
+use crate::kfd::{Kfd, KfdDevice};
 use crate::memory;
 use crate::os::ProcessKey;
 use crate::process::Process;
+use crate::process_device::ProcessNode;
 use crate::processes::Processes;
 
 const VRAM: usize = 8 << 20;
 
+/// A device of a machine, which has no other device unless a test says so.
 pub(crate) struct Bench {
     pub(crate) device: Arc<Device<FakeOs>>,
     pub(crate) kfd: Arc<Kfd<FakeOs>>,
+    pub(crate) gpu: Arc<KfdDevice<FakeOs>>,
     pub(crate) processes: Arc<Processes<FakeOs>>,
     /// Addresses of the interrupt ring and of its write pointer.
     ring: usize,
@@ -40,8 +43,22 @@ impl Bench {
     pub(crate) fn new() -> Self {
         let hw = Arc::new(Hw::new(FakeOs::new(VRAM).pair(), registers(), asic::ANY));
         let config = Config { vram_size: VRAM as u64, cus: 2, ..Config::default() };
-        let processes = Processes::new(hw.os()).unwrap();
-        let device = Device::with_config(hw, config, processes.clone()).unwrap();
+        let kfd = Kfd::new(hw.os()).unwrap();
+        Self::of(&kfd, hw, config)
+    }
+
+    /// Another device in the machine of this one. It has an operating system of its own.
+    pub(crate) fn another(&self) -> Self {
+        let hw = Arc::new(Hw::new(FakeOs::new(VRAM).pair(), registers(), asic::ANY));
+        let config = Config { vram_size: VRAM as u64, cus: 2, ..Config::default() };
+        Self::of(&self.kfd, hw, config)
+    }
+
+    /// A device of a machine that may have others.
+    fn of(kfd: &Arc<Kfd<FakeOs>>, hw: Arc<Hw<FakeOs>>, config: Config) -> Self {
+        let processes = kfd.processes().clone();
+        let number = processes.devices().len() as u32;
+        let device = Device::with_config(hw, config, number, processes.clone()).unwrap();
         device.gart.enable();
         *lock(&device.hw.os().users.vram) = Some(Arc::downgrade(&device.vram));
         let (ring, wptr) = {
@@ -52,13 +69,8 @@ impl Bench {
         };
         let (ring_address, size) = device.scheduler_ring();
         *lock(&device.hw.os().scheduler) = Some(FakeScheduler { ring: ring_address, size, taken: 0 });
-        Self {
-            processes: processes.clone(),
-            kfd: Arc::new(Kfd::of(processes.clone(), device.clone())),
-            device,
-            ring,
-            wptr,
-        }
+        let gpu = kfd.add(device.clone()).unwrap();
+        Self { processes, kfd: kfd.clone(), gpu, device, ring, wptr }
     }
 
     pub(crate) fn os(&self) -> &FakeOs {
@@ -69,9 +81,21 @@ impl Bench {
     pub(crate) fn process(&self, key: u64) -> Arc<Process<FakeOs>> {
         let process = self.kfd.open(ProcessKey(key)).unwrap();
         // The file's identity is its descriptor.
-        self.kfd.drm_open(key, 0).unwrap();
-        acquire::acquire_vm(&self.processes, &process, process.nodes.first(), key as i32).unwrap();
+        self.acquire(&process, key);
         process
+    }
+
+    /// Has a process acquire an address space on this device, of a file that is opened for that.
+    pub(crate) fn acquire(&self, process: &Arc<Process<FakeOs>>, file: u64) {
+        if self.processes.client(file).is_none() {
+            self.gpu.drm_open(file, 0).unwrap();
+        }
+        acquire::acquire_vm(&self.processes, process, self.node(process), file as i32).unwrap();
+    }
+
+    /// The node that a process has of this device.
+    pub(crate) fn node<'a>(&self, process: &'a Process<FakeOs>) -> &'a ProcessNode<FakeOs> {
+        process.nodes.named(self.device.gpu_id().into()).unwrap()
     }
 
     /// Ends a process and closes its file.
@@ -97,7 +121,7 @@ impl Bench {
             ..Default::default()
         };
         memory::alloc_memory(process, &mut args).unwrap();
-        memory::map_memory(process, process.nodes.first(), args.handle).unwrap();
+        memory::map_memory(process, self.node(process), args.handle).unwrap();
         args.handle
     }
 
@@ -160,5 +184,12 @@ impl Bench {
     pub(crate) fn raise_fault(&self, process: &Process<FakeOs>) {
         let entry = IhEntry::new(Client::GFX, Source::UTCL2_FAULT, FAULT_RING_VALID, 8, process.pasid);
         self.raise(&entry);
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        // The machine and its devices have each other.
+        self.processes.remove_device(&self.device);
     }
 }

@@ -20,7 +20,7 @@ fn set(bench: &Bench, event: u32) {
 /// Reads a chunk with room for so many events; none if there is none.
 fn read(bench: &Bench, room: usize, always: bool) -> Option<(Chunk, Vec<Record>)> {
     let mut bytes = alloc::vec![0; size_of::<Chunk>() + room * RECORD];
-    let len = bench.kfd.trace_read(&mut bytes, always).unwrap();
+    let len = bench.gpu.trace_read(&mut bytes, always).unwrap();
     let (chunk, records) = Chunk::read_from_prefix(&bytes[..len]).ok()?;
     let records: Vec<_> =
         records.chunks(RECORD).map(|record| Record::read_from_bytes(record).unwrap()).collect();
@@ -39,21 +39,21 @@ fn ring_that_is_off_has_no_memory_and_takes_no_events() {
     set(&bench, 1);
     assert!(bench.device.trace.ring.lock().is_none());
     assert_eq!(read(&bench, 4, true), None);
-    bench.kfd.trace_records(4).unwrap();
+    bench.gpu.trace_records(4).unwrap();
     set(&bench, 2);
-    bench.kfd.trace_records(0).unwrap();
+    bench.gpu.trace_records(0).unwrap();
     set(&bench, 3);
     assert!(bench.device.trace.ring.lock().is_none());
     assert_eq!(read(&bench, 4, true), None);
     // What was there before is not there again.
-    bench.kfd.trace_records(4).unwrap();
+    bench.gpu.trace_records(4).unwrap();
     assert_eq!(read(&bench, 4, true).unwrap().1, []);
 }
 
 #[test]
 fn full_ring_loses_the_oldest_and_counts_them_once() {
     let bench = Bench::new();
-    bench.kfd.trace_records(3).unwrap();
+    bench.gpu.trace_records(3).unwrap();
     let room = bench.device.trace.ring.lock().as_ref().unwrap().records.capacity();
     (0..5).for_each(|event| set(&bench, event));
     let (chunk, records) = read(&bench, 2, false).unwrap();
@@ -72,7 +72,7 @@ fn full_ring_loses_the_oldest_and_counts_them_once() {
 #[test]
 fn chunk_has_the_counter_of_a_time_behind_its_records() {
     let bench = Bench::new();
-    bench.kfd.trace_records(2).unwrap();
+    bench.gpu.trace_records(2).unwrap();
     set(&bench, 1);
     bench.device.hw.write(smuio::GOLDEN_TSC_COUNT_UPPER(2));
     bench.device.hw.write(smuio::GOLDEN_TSC_COUNT_LOWER(3));
@@ -85,7 +85,7 @@ fn chunk_has_the_counter_of_a_time_behind_its_records() {
 fn processes_are_named_when_they_open_the_node_and_when_recording_begins_later() {
     let bench = Bench::new();
     let early = bench.process(7);
-    bench.kfd.trace_records(8).unwrap();
+    bench.gpu.trace_records(8).unwrap();
     let late = bench.process(8);
     bench.end(8);
     let (_, records) = read(&bench, 8, false).unwrap();
@@ -106,12 +106,12 @@ fn processes_are_named_when_they_open_the_node_and_when_recording_begins_later()
 #[test]
 fn too_much_room_and_too_little_are_refused_and_lose_nothing() {
     let bench = Bench::new();
-    assert_eq!(bench.kfd.trace_records(MAX_RECORDS + 1), Err(Errno::EINVAL));
-    bench.kfd.trace_records(1).unwrap();
+    assert_eq!(bench.gpu.trace_records(MAX_RECORDS + 1), Err(Errno::EINVAL));
+    bench.gpu.trace_records(1).unwrap();
     set(&bench, 9);
     for len in [0, 1, LEAST_READ - 1] {
         let mut bytes = alloc::vec![0; len];
-        assert_eq!(bench.kfd.trace_read(&mut bytes, true), Err(Errno::EINVAL), "{len} bytes");
+        assert_eq!(bench.gpu.trace_read(&mut bytes, true), Err(Errno::EINVAL), "{len} bytes");
     }
     assert_eq!(events(&read(&bench, 1, false).unwrap().1), [9]);
 }

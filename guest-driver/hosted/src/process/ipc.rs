@@ -16,9 +16,9 @@ use belfry_kfd_core::os::Os as _;
 use belfry_kfd_core::{Errno, Result};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
+use super::render::File;
 use super::{HostedProcess, RenderFiles};
 use crate::gems::Mappable;
-use crate::os::file_id;
 
 impl HostedProcess {
     /// Answers a command that has to do with handles; `None` for all others.
@@ -36,7 +36,7 @@ impl HostedProcess {
             nr if nr == ioc_nr(FREE_MEMORY_OF_GPU) && !self.handles.is_empty() => {
                 // Read before: the program may change it meanwhile.
                 let mut args = FreeMemoryOfGpuArgs::default();
-                Some(self.kfd.os().copy_from_user(args.as_mut_bytes(), arg).and_then(|()| {
+                Some(self.os().copy_from_user(args.as_mut_bytes(), arg).and_then(|()| {
                     self.core(FREE_MEMORY_OF_GPU, &mut args)?;
                     self.handles.forget(args.handle);
                     Ok(())
@@ -56,7 +56,7 @@ impl HostedProcess {
         if ioc_size(request) != size_of::<T>() {
             return Err(Errno::EINVAL);
         }
-        let os = self.kfd.os();
+        let os = self.os();
         let mut args = T::new_zeroed();
         os.copy_from_user(args.as_mut_bytes(), arg)?;
         run(&mut args)?;
@@ -68,13 +68,13 @@ impl HostedProcess {
         self.kfd.ioctl(&self.process, self.key, command, std::ptr::from_mut(args) as u64).map(|_| ())
     }
 
-    fn check_gpu(&self, gpu_id: u32) -> Result<()> {
-        let known = self.kfd.gpu_ids().into_iter().any(|id| u32::from(id) == gpu_id);
-        if known { Ok(()) } else { Err(Errno::EINVAL) }
+    /// The render node of what the topology names like this.
+    fn render_of(&self, gpu_id: u32) -> Result<&File> {
+        self.files.iter().find(|file| file.gpu_id == gpu_id).ok_or(Errno::EINVAL)
     }
 
     fn ipc_export(&self, args: &mut IpcExportHandleArgs) -> Result<()> {
-        self.check_gpu(args.gpu_id)?;
+        self.render_of(args.gpu_id)?;
         if let Some(words) = self.handles.exported(args.handle) {
             args.share_handle = words;
             return Ok(());
@@ -82,15 +82,16 @@ impl HostedProcess {
         let mut export =
             ExportDmabufArgs { handle: args.handle, flags: libc::O_CLOEXEC as u32, ..Default::default() };
         self.core(EXPORT_DMABUF, &mut export)?;
-        let (kept, words) = self.hosted.exports().handle(export.dmabuf_fd as i32, args.flags)?;
+        let owner = self.render_of((args.handle >> 32) as u32)?;
+        let (kept, words) = owner.gpu.exports().handle(export.dmabuf_fd as i32, args.flags)?;
         self.handles.insert_exported(args.handle, kept, words);
         args.share_handle = words;
         Ok(())
     }
 
     fn ipc_import(&self, args: &mut IpcImportHandleArgs) -> Result<()> {
-        self.check_gpu(args.gpu_id)?;
-        let exports = self.hosted.exports();
+        let render = self.render_of(args.gpu_id)?;
+        let exports = render.gpu.exports();
         let (file, descriptor) = exports.open_handle(args.share_handle)?;
         let shared = exports.shared_file(&descriptor)?;
         let mut import = ImportDmabufArgs {
@@ -100,8 +101,7 @@ impl HostedProcess {
             ..Default::default()
         };
         self.core(IMPORT_DMABUF, &mut import)?;
-        let file = file_id(self.key.0, self.partition_of(args.gpu_id).unwrap_or(0));
-        let gem = self.hosted.gems().insert(file, Mappable::File(shared.into()));
+        let gem = render.gpu.gems().insert(render.client.id(), Mappable::File(shared.into()));
         args.handle = import.handle;
         args.mmap_offset = belfry_kfd_core::os::Gem::mmap_offset(&gem);
         args.flags = descriptor.ipc_flags();

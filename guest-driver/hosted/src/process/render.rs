@@ -1,7 +1,7 @@
 //! The render node: the DRM core's answers, and handles, which are the DRM core's as well.
 //!
 //! All descriptors of a render node that a process has share one open file: opening the node again gives the same
-//! handles, and closing one descriptor gives nothing back. Each partition has a render node; all nodes share the
+//! handles, and closing one descriptor gives nothing back. Each partition of each GPU has a render node; all nodes share the
 //! syncobjs.
 
 use std::collections::BTreeMap;
@@ -20,12 +20,13 @@ use belfry_kfd_core::os::{
     Awaited, Backing, DmaBuf as _, Gem as _, Os as _, ProcessKey, RenderFile, SyncExport, SyncPoint,
     SyncTarget, Work,
 };
-use belfry_kfd_core::{Errno, Result};
+use belfry_kfd_core::{Errno, KfdDevice, Result};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::HostedProcess;
 use crate::dmabuf::{Descriptor, HostedDmaBuf};
 use crate::gems::{HostedGem, Mappable};
+use crate::gpu::HostedGpu;
 use crate::os::HostedOs;
 use crate::sync::lock;
 
@@ -66,15 +67,24 @@ impl Objects {
     }
 }
 
-/// A process's state of a partition's render node.
+/// A process's state of a render node.
 pub(super) struct File {
     pub(super) client: Arc<Client<HostedOs>>,
+    /// The GPU that it is of, and the driver's device.
+    pub(super) gpu: Arc<HostedGpu>,
+    pub(super) device: Arc<KfdDevice<HostedOs>>,
+    /// Name that the topology has for the node.
+    pub(super) gpu_id: u32,
     objects: Objects,
 }
 
 impl File {
-    pub(super) fn new(client: Arc<Client<HostedOs>>) -> Self {
-        Self { client, objects: Objects::default() }
+    pub(super) fn new(
+        client: Arc<Client<HostedOs>>,
+        (gpu, device): (Arc<HostedGpu>, Arc<KfdDevice<HostedOs>>),
+        gpu_id: u16,
+    ) -> Self {
+        Self { client, gpu, device, gpu_id: gpu_id.into(), objects: Objects::default() }
     }
 }
 
@@ -86,7 +96,7 @@ struct FileOf<'a> {
 
 impl RenderFile for FileOf<'_> {
     fn handle_create(&self, backing: Arc<dyn Backing>) -> Result<u32> {
-        let gems = self.process.hosted.gems();
+        let gems = self.file.gpu.gems();
         let gem = gems.insert(self.file.client.id(), Mappable::Backing(backing.clone()));
         self.file.objects.insert(&self.file.client, Object { memory: HostedDmaBuf::own(backing), gem })
     }
@@ -174,7 +184,7 @@ impl HostedProcess {
         arg: u64,
         run: impl FnOnce(&mut [u8]) -> Result<()>,
     ) -> Result<()> {
-        let os = self.kfd.os();
+        let os = self.os();
         let user_size = ioc_size(request);
         let copied =
             |direction| if ioc_dir(known) & ioc_dir(request) & direction != 0 { user_size } else { 0 };
@@ -186,7 +196,7 @@ impl HostedProcess {
     }
 
     fn version(&self, arg: u64) -> Result<()> {
-        let os = self.kfd.os();
+        let os = self.os();
         // struct drm_version: three 32-bit versions, then {length, pointer} of name, date and description.
         let mut version = [0u8; 64];
         os.copy_from_user(&mut version, arg)?;
@@ -223,18 +233,18 @@ impl HostedProcess {
         if memory.backing().is_exclusive() {
             return Err(Errno::EPERM);
         }
-        self.kfd.os().dmabuf_fd(&memory, args.flags)
+        file.device.os().dmabuf_fd(&memory, args.flags)
     }
 
     /// PRIME_FD_TO_HANDLE: memory of this GPU that has a handle keeps it.
     fn fd_to_handle(&self, file: &File, fd: i32) -> Result<u32> {
-        let memory = self.kfd.os().dmabuf_get(fd)?;
+        let memory = file.device.os().dmabuf_get(fd)?;
         let mappable = if memory.is_foreign() {
-            Mappable::File(Arc::new(self.hosted.exports().shared_file(&Descriptor::of(fd)?)?))
+            Mappable::File(Arc::new(file.gpu.exports().shared_file(&Descriptor::of(fd)?)?))
         } else {
             Mappable::Backing(memory.backing())
         };
-        let gem = self.hosted.gems().insert(file.client.id(), mappable);
+        let gem = file.gpu.gems().insert(file.client.id(), mappable);
         file.objects.insert(&file.client, Object { memory, gem })
     }
 }

@@ -85,7 +85,7 @@ impl HostedProcess {
 
     fn argument<T: FromBytes + IntoBytes + Default>(&self, at: u64) -> Result<T> {
         let mut args = T::default();
-        self.kfd.os().copy_from_user(args.as_mut_bytes(), at)?;
+        self.os().copy_from_user(args.as_mut_bytes(), at)?;
         Ok(args)
     }
 
@@ -100,7 +100,7 @@ impl HostedProcess {
         args.name[31] = 0;
         // The answer is written first: if that fails, there is no descriptor yet that the program would not
         // know of.
-        self.kfd.os().copy_to_user(arg, args.as_bytes())?;
+        self.os().copy_to_user(arg, args.as_bytes())?;
         let name = Some(args.name);
         args.fence = self.hosted.syncs().descriptor(Shared::File { name, ends: merged(ends, other) })?;
         self.answer_to(arg, &args)
@@ -125,7 +125,7 @@ impl HostedProcess {
             }
             args.status =
                 fences.iter().fold(1, |status, fence| if status <= 0 { status } else { fence.status });
-            self.kfd.os().copy_to_user(args.sync_fence_info, fences.as_slice().as_bytes())?;
+            self.os().copy_to_user(args.sync_fence_info, fences.as_slice().as_bytes())?;
         }
         args.name = name.unwrap_or_else(|| match fences.first() {
             Some(first) if first.driver_name == named(DRIVER) => named("amdgpubelfry0-0"),
@@ -136,6 +136,6 @@ impl HostedProcess {
     }
 
     fn answer_to<T: IntoBytes + Immutable>(&self, arg: u64, args: &T) -> Result<i32> {
-        self.kfd.os().copy_to_user(arg, args.as_bytes()).map(|()| 0)
+        self.os().copy_to_user(arg, args.as_bytes()).map(|()| 0)
     }
 }

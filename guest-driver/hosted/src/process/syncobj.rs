@@ -125,7 +125,7 @@ impl HostedProcess {
             return Err(Errno::ENOMEM);
         }
         let mut values = vec![T::default(); count as usize];
-        self.kfd.os().copy_from_user(values.as_mut_slice().as_mut_bytes(), at)?;
+        self.os().copy_from_user(values.as_mut_slice().as_mut_bytes(), at)?;
         Ok(values)
     }
 
@@ -219,7 +219,7 @@ impl HostedProcess {
         }
         let syncobjs = self.sync_array(args.handles, args.count_handles)?;
         let points: Vec<u64> = syncobjs.iter().map(|syncobj| syncobj.query(args.flags != 0)).collect();
-        self.kfd.os().copy_to_user(args.points, points.as_bytes())
+        self.os().copy_to_user(args.points, points.as_bytes())
     }
 
     fn sync_transfer(&self, args: &DrmSyncobjTransfer) -> Result<()> {
@@ -299,7 +299,7 @@ impl HostedProcess {
             if count == wait.syncobjs.len() || count > 0 && !all {
                 return Ok(first);
             }
-            let now = self.kfd.os().clock_ns(Clock::Monotonic);
+            let now = self.os().clock_ns(Clock::Monotonic);
             // What is negative is long past.
             let left = u64::try_from(wait.timeout_nsec).unwrap_or(0).saturating_sub(now);
             if left == 0 {
@@ -314,7 +314,7 @@ impl HostedProcess {
     /// (`drm_syncobj_find_fence`).
     fn sync_find(&self, at: SyncPoint) -> Result<Ends> {
         let syncobj = self.syncobjs.get(at.handle, Errno::ENOENT)?;
-        let start = self.kfd.os().clock_ns(Clock::Monotonic);
+        let start = self.os().clock_ns(Clock::Monotonic);
         loop {
             let ticket = self.hosted.syncs().changed().ticket();
             if let Some(ends) = syncobj.find(at.point) {
@@ -323,7 +323,7 @@ impl HostedProcess {
             if at.flags & DRM_SYNCOBJ_WAIT_FLAGS_WAIT_FOR_SUBMIT == 0 {
                 return Err(Errno::EINVAL);
             }
-            let passed = self.kfd.os().clock_ns(Clock::Monotonic).saturating_sub(start);
+            let passed = self.os().clock_ns(Clock::Monotonic).saturating_sub(start);
             let left = FOR_SUBMIT_NS.checked_sub(passed).ok_or(Errno::ETIME)?;
             self.hosted.syncs().changed().wait(ticket, Some(left.min(LOOK_NS)));
         }

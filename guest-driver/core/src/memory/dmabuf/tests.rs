@@ -141,7 +141,7 @@ fn info_tells_size_kind_and_gpu_and_that_there_is_no_metadata() {
                 dmabuf_fd: fd as u32,
                 ..Default::default()
             };
-            info(&bench.device, &mut args).unwrap();
+            info(&process, &mut args).unwrap();
             assert_eq!(args.size, SIZE);
             assert_eq!(args.gpu_id, u32::from(bench.device.gpu_id()));
             assert_eq!(args.flags, told.bits(), "{flags:?}");
@@ -178,7 +178,7 @@ fn what_is_no_memory_of_the_driver_is_refused() {
     for (fd, errno) in [(-1, Errno::EBADF), (fd + 2, Errno::EBADF), (fd + 1, Errno::EINVAL)] {
         assert_eq!(import(&bench, &process, fd), Err(errno), "{fd}");
         let mut args = GetDmabufInfoArgs { dmabuf_fd: fd as u32, ..Default::default() };
-        assert_eq!(info(&bench.device, &mut args), Err(errno), "{fd}");
+        assert_eq!(info(&process, &mut args), Err(errno), "{fd}");
     }
     let mut args = ImportDmabufArgs {
         gpu_id: u32::from(bench.device.gpu_id()) ^ 1,

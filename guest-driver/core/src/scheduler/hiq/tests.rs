@@ -152,7 +152,7 @@ fn rig_as(mode: ComputePartition) -> Rig {
     gart.enable();
     let asic::Firmware::Hiq(packets) = &hw.asic().firmware else { panic!("no HIQ") };
     let config = Config { xccs: XCCS as u32, sdma_engines: 4, ..Config::default() };
-    let nodes = Nodes::new(hw.asic(), &DeviceInfo::default(), &config, mode).unwrap();
+    let nodes = Nodes::new(hw.asic(), &DeviceInfo::default(), &config, mode, &[]).unwrap();
     let mut scheduler = Hiq::new(hw.clone(), &gart, packets, &nodes).unwrap();
     let firmware = Arc::new(Mutex::new(Firmware::default()));
     let deaf = Arc::new(AtomicBool::new(false));

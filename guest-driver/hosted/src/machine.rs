@@ -1,0 +1,50 @@
+//! Machines: GPUs in this process that have one driver, and reach the same memory.
+
+use std::sync::Arc;
+
+use crate::config::{HostedConfig, Place};
+use crate::error::Error;
+use crate::gpu::{self, HostedGpu};
+use crate::process::HostedProcess;
+
+/// A machine with any number of GPUs in this process, and one driver for all of them.
+///
+/// Each GPU reaches the driver's memory and pinned memory of programs. No GPU reaches the VRAM of another one by its page tables.
+#[derive(Debug)]
+pub struct HostedMachine {
+    gpus: Vec<Arc<HostedGpu>>,
+}
+
+impl HostedMachine {
+    /// Makes the GPUs and binds the driver to them. How much of the process's memory they reach, and the observer of pins, are those of the
+    /// first one. Their places are chosen here: each has a bus of its own from 1 on, and render nodes that follow those of the one before.
+    ///
+    /// # Errors
+    ///
+    /// As [`HostedGpu::new`]; [`Error::NoGpu`] for none, [`Error::OneGpuOnly`] for several of which one explores schedules or is recorded.
+    pub fn new(configs: Vec<HostedConfig>) -> Result<Self, Error> {
+        let mut minor = Place::default().render_minor;
+        let mut placed = Vec::new();
+        for (bus, config) in (1..).zip(configs) {
+            let place = Place { location_id: bus << 8, render_minor: minor, ..config.place };
+            minor += config.gpu.xccs.max(1);
+            placed.push(HostedConfig { place, ..config });
+        }
+        Ok(Self { gpus: gpu::assemble(placed)? })
+    }
+
+    /// Returns its GPUs.
+    #[must_use]
+    pub fn gpus(&self) -> &[Arc<HostedGpu>] {
+        &self.gpus
+    }
+
+    /// Opens the driver as a process of its own, which has all GPUs that are bound.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotLoaded`], or the driver's error.
+    pub fn open(&self) -> Result<HostedProcess, Error> {
+        self.gpus.first().ok_or(Error::NoGpu)?.open()
+    }
+}

@@ -1,0 +1,44 @@
+//! Kernels on each GPU of a machine with several, over the runtime, the driver and the devices.
+
+use belfry_device::GpuConfig;
+use belfry_device::chip::{gfx942, gfx1100};
+use belfry_kfd_hosted::{HostedConfig, HostedMachine};
+use belfry_runtime::{Gpu, Runtime};
+use belfry_runtime_hosted::HostedTransport;
+
+static VECADD_GFX942: &[u8] = include_bytes!("../../../guest-runtime/kernels/vecadd.gfx942.hsaco");
+static VECADD_GFX1100: &[u8] = include_bytes!("../../../guest-runtime/kernels/vecadd.gfx1100.hsaco");
+const COUNT: usize = 20_000;
+
+/// Adds two vectors on one agent.
+fn add(gpu: &Gpu, code: &[u8], factor: f32) {
+    let kernel = gpu.load(code).unwrap().kernel("vecadd").unwrap();
+    let a = gpu.vram().buffer_from(&(0..COUNT).map(|i| i as f32).collect::<Vec<_>>()).unwrap();
+    let b = gpu.gtt().buffer_from(&(0..COUNT).map(|i| i as f32 * factor).collect::<Vec<_>>()).unwrap();
+    let sum = gpu.gtt().buffer_from(&vec![0f32; COUNT]).unwrap();
+    let args = vec![(&a).into(), (&b).into(), (&sum).into(), (COUNT as u32).into()];
+    kernel.launch(&gpu.queue().unwrap()).grid(COUNT as u32).block(256).args(args).run().unwrap();
+    let sum = sum.to_vec();
+    assert!(sum.iter().enumerate().all(|(i, sum)| (sum - i as f32 * (1.0 + factor)).abs() < f32::EPSILON));
+}
+
+#[test]
+fn kernels_run_on_each_gpu_of_a_machine_with_different_ones() {
+    let shape = GpuConfig { cus: 4, vram_size: 256 << 20, ..GpuConfig::default() };
+    let chips = [&gfx1100::MODEL, &gfx942::MODEL, &gfx1100::MODEL];
+    let configs = chips.map(|chip| HostedConfig::from(GpuConfig { chip, ..shape.clone() }));
+    let machine = HostedMachine::new(configs.to_vec()).unwrap();
+    let runtime = Runtime::with_transport(HostedTransport::open(&machine.gpus()[0]).unwrap()).unwrap();
+    let code = [VECADD_GFX1100, VECADD_GFX942, VECADD_GFX1100];
+    assert_eq!(runtime.gpus().len(), chips.len());
+    std::thread::scope(|scope| {
+        for (number, (one, code)) in runtime.gpus().iter().zip(code).enumerate() {
+            scope.spawn(move || add(one, code, number as f32 + 1.0));
+        }
+    });
+    drop(runtime);
+    for gpu in machine.gpus() {
+        assert_eq!(gpu.device().stats().errors, Default::default());
+        assert!(gpu.device().stats().workgroups > 0, "each has run its own");
+    }
+}
