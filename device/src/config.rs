@@ -15,6 +15,7 @@ use crate::activity::Activity;
 use crate::chip::{self, Model, Shape};
 use crate::explore::Explorer;
 use crate::faults::Plan;
+use crate::lock::MAX_DEVICES;
 use crate::profile::Profiler;
 use crate::record::Recording;
 use crate::sanitize::{Rule, Sanitizer};
@@ -34,6 +35,9 @@ pub enum MsixTable {
 /// Configuration of one device; [`Default`] is what `belfry run` uses.
 #[derive(Clone, Debug)]
 pub struct GpuConfig {
+    /// Number of the device among those of its process: locks of a device are taken before those of a device with a
+    /// higher number.
+    pub number: u8,
     /// Model of the chip.
     pub chip: &'static Model,
     /// Compute units, in all: a multiple of [`Model::cu_step`] for each graphics core, at most as many as the chip has.
@@ -117,6 +121,7 @@ pub fn processors() -> usize {
 impl Default for GpuConfig {
     fn default() -> Self {
         Self {
+            number: 0,
             chip: chip::DEFAULT,
             cus: chip::DEFAULT.default.cus,
             xccs: chip::DEFAULT.default.xccs,
@@ -148,6 +153,9 @@ impl Default for GpuConfig {
 /// Reasons for refusing a configuration.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ConfigError {
+    /// [`GpuConfig::number`] is out of range.
+    #[error("device number {0}: must be below {MAX_DEVICES}")]
+    Number(u8),
     /// [`GpuConfig::cus`] is out of range, or no multiple of the step for each graphics core.
     #[error("{cus} compute units: must be a multiple of {step}, {step} to {most}")]
     Cus {
@@ -219,6 +227,9 @@ impl GpuConfig {
     ///
     /// The first value that is out of range.
     pub fn validate(&self) -> Result<(), ConfigError> {
+        if self.number >= MAX_DEVICES {
+            return Err(ConfigError::Number(self.number));
+        }
         let (chip, Shape { xccs, cus }) = (self.chip, self.shape());
         if !(1..=chip.max_xccs).contains(&xccs) {
             return Err(ConfigError::Xccs { xccs, most: chip.max_xccs });
@@ -255,6 +266,13 @@ impl GpuConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn number_is_one_that_locks_are_ordered_by() {
+        let check = |number| GpuConfig { number, ..GpuConfig::default() }.validate();
+        assert_eq!((check(0), check(MAX_DEVICES - 1)), (Ok(()), Ok(())));
+        assert_eq!(check(MAX_DEVICES), Err(ConfigError::Number(MAX_DEVICES)));
+    }
 
     #[test]
     fn vram_is_a_power_of_two_in_the_range_of_the_chip() {

@@ -11,7 +11,7 @@ use crate::doorbell::{DoorbellWatch, Doorbells, InterruptDoorbell};
 use crate::faults::Faults;
 use crate::firmware::{FirmwareList, Served, Turn};
 use crate::interrupt::Interrupts;
-use crate::lock::{Mutex, MutexGuard, rank};
+use crate::lock::{Mutex, MutexGuard, ThisDevice, rank};
 use crate::own_bars::OwnBars;
 use crate::pci::SharedControl;
 use crate::spent::{self, Part};
@@ -341,6 +341,10 @@ impl State {
 
 /// Starts the device thread.
 pub(crate) fn spawn(runner: &Arc<Runner>) -> std::io::Result<std::thread::JoinHandle<()>> {
-    let runner = Arc::clone(runner);
-    std::thread::Builder::new().name("gpu-runner".into()).spawn(move || runner.run())
+    let (runner, device) = (Arc::clone(runner), ThisDevice::current());
+    let run = move || {
+        let _on = device.enter();
+        runner.run();
+    };
+    std::thread::Builder::new().name("gpu-runner".into()).spawn(run)
 }

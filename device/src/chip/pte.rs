@@ -1,6 +1,7 @@
 //! Entries of page tables: their contents for the walker, and the format of each chip.
 
 use super::{gfx942, gfx1100, gfx1201};
+use crate::memory::Physical;
 
 /// Format of a chip's page-table entries.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -16,19 +17,15 @@ pub enum PteFormat {
 /// A table: a root, or the target of a directory's entry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Table {
-    /// Physical address of its first entry.
-    pub address: u64,
-    /// The address is one of system memory, not of VRAM.
-    pub system: bool,
+    /// Place of its first entry.
+    pub at: Physical,
 }
 
 /// A page or a huge page.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Page {
-    /// Physical address, not yet aligned to the size that the entry's level maps.
-    pub address: u64,
-    /// The address is one of system memory, not of VRAM.
-    pub system: bool,
+    /// Place, not yet aligned to the size that the entry's level maps.
+    pub at: Physical,
     /// Loads are allowed.
     pub readable: bool,
     /// Stores and atomics are allowed.

@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::faults::Faults;
 use crate::firmware::{FirmwareList, Ports};
 use crate::interrupt::{Interrupts, Sources};
-use crate::lock::Mutex;
+use crate::lock::{Mutex, OnDevice};
 use crate::memory::Memory;
 use crate::own_bars::OwnBars;
 use crate::pci::{ConfigSpace, Function, SharedControl};
@@ -56,6 +56,7 @@ impl Gpu {
 
     /// Starts the thread of an assembled device.
     pub(super) fn start(self) -> Result<Arc<Self>, Error> {
+        let _on = self.on_device();
         let thread = runner::spawn(&self.runner).map_err(Error::Thread)?;
         *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
         Ok(Arc::new(self))
@@ -70,6 +71,8 @@ impl Gpu {
         session: Option<Session>,
     ) -> Result<Self, Error> {
         config.validate().map_err(Error::Config)?;
+        // Threads that start here are this device's.
+        let _on = OnDevice::new(config.number);
         let actual = resources.vram.size() as u64;
         if actual != config.vram_size {
             return Err(Error::VramRegion { expected: config.vram_size, actual });

@@ -9,7 +9,7 @@ use super::{Gpu, ResetKind};
 use crate::doorbell::{DoorbellListener, Owner};
 use crate::faults::{Hook, Place, Rule};
 use crate::io::{IoError, IoResult};
-use crate::memory::Location;
+use crate::memory::Physical;
 use crate::pci::Msix;
 use crate::record::Call;
 
@@ -23,6 +23,7 @@ impl Gpu {
     ///
     /// No such BAR, outside of it, or a width it does not take.
     pub fn bar_read(&self, bar: u8, offset: u64, data: &mut [u8]) -> IoResult {
+        let _on = self.on_device();
         data.fill(0);
         let len = data.len();
         self.check(bar, offset, len)?;
@@ -47,7 +48,7 @@ impl Gpu {
         }
         match bar {
             pci::BAR_VRAM => {
-                let read = self.memory.read_bytes(Location::Vram(offset), data);
+                let read = self.memory.read_bytes(Physical::local(offset), data);
                 read.map_err(|_| IoError::OutOfRange { bar, offset, len })
             }
             pci::BAR_DOORBELLS => {
@@ -118,6 +119,7 @@ impl Gpu {
     ///
     /// No such BAR, outside of it, or a width it does not take.
     pub fn bar_write(&self, bar: u8, offset: u64, data: &[u8]) -> IoResult {
+        let _on = self.on_device();
         let len = data.len();
         self.check(bar, offset, len)?;
         match &self.session {
@@ -139,7 +141,7 @@ impl Gpu {
             return Ok(());
         }
         if bar == pci::BAR_VRAM {
-            let written = self.memory.write_bytes(Location::Vram(offset), data);
+            let written = self.memory.write_bytes(Physical::local(offset), data);
             return written.map_err(|_| IoError::OutOfRange { bar, offset, len });
         }
         if bar == pci::BAR_ROM {
@@ -206,6 +208,7 @@ impl Gpu {
     /// ([`poll_doorbells`](crate::GpuConfig::poll_doorbells)), it then looks as often as after a doorbell: a
     /// store that lands just after the look is found soon.
     pub fn doorbell_hint(&self) {
+        let _on = self.on_device();
         match &self.session {
             None => self.take_hint(),
             Some(session) => session.tell(self, &Call::DoorbellHint),
@@ -223,6 +226,7 @@ impl Gpu {
     /// ring. The kernel's own rings (KIQ, MES) take the doorbell's value: their writes have to arrive by
     /// [`Self::bar_write`].
     pub fn doorbell_woken(&self, offset: DoorbellOffset, writes: u64) {
+        let _on = self.on_device();
         match &self.session {
             None => self.take_writes(offset, writes),
             Some(session) => {
@@ -243,6 +247,7 @@ impl Gpu {
 
     /// Tells `listener` from now on which doorbells belong to queues; only the first call counts.
     pub fn set_doorbell_listener(&self, listener: Arc<dyn DoorbellListener>) {
+        let _on = self.on_device();
         self.doorbells.set_listener(listener);
     }
 
@@ -261,6 +266,7 @@ impl Gpu {
     /// packets and small dispatches are executed before this returns, for some tens of microseconds at most;
     /// longer work goes on by itself.
     pub fn doorbell_written(&self, offset: DoorbellOffset) {
+        let _on = self.on_device();
         if self.faults.is_removed() {
             return;
         }

@@ -25,8 +25,8 @@ use crate::config::GpuConfig;
 use crate::doorbell::{DoorbellWatch, Doorbells};
 use crate::faults::Faults;
 use crate::interrupt::{InterruptSink, Interrupts};
-use crate::lock::{Mutex, rank};
-use crate::memory::{FlushPage, Location, Memory, SystemMemory};
+use crate::lock::{Mutex, OnDevice, rank};
+use crate::memory::{FlushPage, Memory, Physical, SystemMemory};
 use crate::own_bars::OwnBars;
 use crate::pci::{ConfigSpace, Function};
 use crate::queue::HqdBanks;
@@ -125,6 +125,11 @@ impl std::fmt::Debug for Gpu {
 }
 
 impl Gpu {
+    /// Has locks that the calling thread takes count as those of this device.
+    pub(super) fn on_device(&self) -> OnDevice {
+        OnDevice::new(self.config.number)
+    }
+
     /// The configuration the device was made with.
     #[must_use]
     pub fn config(&self) -> &GpuConfig {
@@ -145,6 +150,7 @@ impl Gpu {
 
     /// Reads the configuration space; bytes beyond its 4096 read as 0.
     pub fn config_read(&self, offset: usize, data: &mut [u8]) {
+        let _on = self.on_device();
         if self.faults.is_removed() {
             return data.fill(0xff);
         }
@@ -170,6 +176,7 @@ impl Gpu {
     ///
     /// Setting the function level reset bit of the PCI Express capability resets the device before this returns.
     pub fn config_write(&self, offset: usize, data: &[u8]) {
+        let _on = self.on_device();
         if self.faults.is_removed() {
             return;
         }
@@ -211,6 +218,7 @@ impl Gpu {
     /// them before it calls this. Memory that regions only refer to (made from raw pointers) must stay mapped
     /// until it has returned.
     pub fn memory_changed(&self) {
+        let _on = self.on_device();
         match &self.session {
             None => self.memory.changed(),
             Some(session) => session.tell(self, &Call::Memory(self.memory.installed())),
@@ -220,13 +228,14 @@ impl Gpu {
     /// Puts the static tables at the places where a driver reads them.
     fn place_tables(&self) {
         let at = self.memory.vram_size() - self.chip.discovery_offset();
-        if self.memory.write_bytes(Location::Vram(at), &self.chip.discovery()).is_err() {
+        if self.memory.write_bytes(Physical::local(at), &self.chip.discovery()).is_err() {
             log::error!(target: "gpu", "VRAM has no room for the discovery table");
         }
     }
 
     /// Resets the device: queues gone, registers as at power on, memory kept, discovery table in place.
     pub fn reset(&self, kind: ResetKind) {
+        let _on = self.on_device();
         match &self.session {
             None => self.reset_now(kind),
             Some(session) => session.tell(self, &Call::Reset { system: kind == ResetKind::System }),
@@ -298,6 +307,7 @@ impl Gpu {
     /// The device stands still meanwhile, and goes on afterwards.
     #[must_use]
     pub fn running_waves(&self, most: usize) -> Option<RunningWaves> {
+        let _on = self.on_device();
         let _between = self.session.as_ref().map(Session::between);
         self.runner.between_passes(|_| self.shader.running_waves(most))
     }
@@ -317,6 +327,7 @@ impl Gpu {
 
     /// Stops serving queues and holds their waves where they are.
     pub fn pause(&self) {
+        let _on = self.on_device();
         match &self.session {
             None => self.runner.pause(),
             Some(session) => session.tell(self, &Call::Pause),
@@ -325,6 +336,7 @@ impl Gpu {
 
     /// Undoes [`Self::pause`], and lets a device go on that was [restored](Self::restore).
     pub fn resume(&self) {
+        let _on = self.on_device();
         match &self.session {
             None => self.resume_now(),
             Some(session) => session.tell(self, &Call::Resume),
@@ -338,6 +350,7 @@ impl Gpu {
 
     /// Stops every queue and thread; the device answers accesses but does nothing any more.
     pub fn stop(&self) {
+        let _on = self.on_device();
         match &self.session {
             None => self.runner.stop(),
             Some(session) => session.end(self),
@@ -349,6 +362,7 @@ impl Gpu {
     /// Ends the record of the device, if it has one; the record is then complete. The device goes on without
     /// it. For a process that may end, or become another program, at any moment.
     pub fn end_record(&self) {
+        let _on = self.on_device();
         if let Some(session) = &self.session {
             session.end_record(self);
         }
@@ -357,6 +371,7 @@ impl Gpu {
     /// Sets the page by which programs flush the host data path, if it is memory and not the register; only
     /// the first call counts.
     pub fn set_flush_page(&self, page: Arc<dyn FlushPage>) {
+        let _on = self.on_device();
         self.memory.set_flush_page(page);
     }
 
@@ -388,6 +403,7 @@ impl Gpu {
     /// Ends the device's threads: from now on, it works when [`Gpu::pass`] and [`Gpu::turn`] are called. No wave runs yet: no
     /// queue was mapped, or the device was restored and not resumed.
     pub fn work_on_caller(&self) {
+        let _on = self.on_device();
         self.serve_on_caller();
         self.movers.stop();
         self.shader.work_on_caller();
@@ -395,11 +411,13 @@ impl Gpu {
 
     /// Serves the kernel's rings and every queue once; returns true if there is more to do at once.
     pub fn pass(&self) -> bool {
+        let _on = self.on_device();
         self.runner.pass()
     }
 
     /// Takes one turn at running waves; returns true if there were any.
     pub fn turn(&self) -> bool {
+        let _on = self.on_device();
         self.shader.turn()
     }
 }

@@ -317,6 +317,7 @@ impl Gpu {
         vram: impl FnOnce() -> Option<SavedVram>,
         keep: impl FnOnce(SavedGpu) -> R,
     ) -> Result<R> {
+        let _on = self.on_device();
         let save = |firmware: &mut FirmwareList| {
             let _held = (self.shader.hold(), self.movers.hold());
             let mut spaces = SpaceList::default();
@@ -366,6 +367,7 @@ impl Gpu {
 
     /// Takes over the saved state, on a device that is paused and has done nothing.
     pub(super) fn take_over(&self, saved: &SavedGpu) -> Result<(), Broken> {
+        let _on = self.on_device();
         if let Some(vram) = &saved.vram {
             self.memory.restore(vram)?;
         }

@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::firmware::Turn;
 use crate::interrupt::InterruptSink;
 use crate::io::{IoError, IoResult};
-use crate::lock::{Mutex, MutexGuard, rank};
+use crate::lock::{Mutex, MutexGuard, ThisDevice, rank};
 use crate::memory::{Memory, SavedVram};
 use crate::record::{Call, Entry, Journal, Recording, Witness, digest};
 use crate::runner;
@@ -253,8 +253,13 @@ impl Gpu {
         if let Some(session) = &gpu.session {
             session.tell(&gpu, &Call::Start(gpu.memory.installed()));
         }
-        let weak = Arc::downgrade(&gpu);
-        let thread = std::thread::Builder::new().name("gpu-recorded".into()).spawn(move || run(&weak));
+        let _on = gpu.on_device();
+        let (weak, device) = (Arc::downgrade(&gpu), ThisDevice::current());
+        let run = move || {
+            let _on = device.enter();
+            run(&weak);
+        };
+        let thread = std::thread::Builder::new().name("gpu-recorded".into()).spawn(run);
         let thread = thread.map_err(Error::Thread)?;
         *gpu.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
         Ok(gpu)

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{Hex, InspectError, Inspector};
 use crate::chip::Entry;
-use crate::memory::Location;
+use crate::memory::{Aperture, Physical};
 
 /// A walk of the page tables.
 #[derive(Clone, Debug, Serialize)]
@@ -49,22 +49,22 @@ pub struct Backwards {
     pub complete: bool,
 }
 
-fn place(location: Location) -> String {
-    match location {
-        Location::Vram(at) => format!("vram {at:#x}"),
-        Location::System(at) => format!("system {at:#x}"),
+fn place(Physical { aperture, offset: at }: Physical) -> String {
+    match aperture {
+        Aperture::Local => format!("vram {at:#x}"),
+        Aperture::Peer(number) => format!("peer {number} {at:#x}"),
+        Aperture::System => format!("system {at:#x}"),
     }
 }
 
 fn meaning(entry: Entry) -> String {
-    let kind = |system: bool| if system { "system" } else { "vram" };
     match entry {
         Entry::Absent => "maps nothing".to_owned(),
         Entry::Unmodelled => "has what is not modelled".to_owned(),
-        Entry::Table(table) => format!("table at {} {:#x}", kind(table.system), table.address),
+        Entry::Table(table) => format!("table at {}", place(table.at)),
         Entry::Page(page) => {
             let allowed = allowed(page.readable, page.writable, page.executable);
-            format!("page at {} {:#x} {allowed} fragment {}", kind(page.system), page.address, page.fragment)
+            format!("page at {} {allowed} fragment {}", place(page.at), page.fragment)
         }
     }
 }
@@ -108,7 +108,7 @@ impl Inspector<'_> {
     /// # Errors
     ///
     /// A device that is stopped.
-    pub fn backwards(&self, page: Location) -> Result<Backwards, InspectError> {
+    pub fn backwards(&self, page: Physical) -> Result<Backwards, InspectError> {
         let mut spaces: Vec<_> = self.gpu.contexts.space(0).map(|space| (0, space)).into_iter().collect();
         for queue in self.seen_queues()? {
             if let Some(space) = queue.space.filter(|_| !queue.kernel)

@@ -23,52 +23,70 @@ pub use rank::Rank;
 const SPIN_ROUNDS: u32 = 20;
 const MOST_SPINS: u32 = 32;
 
+/// Most devices whose locks a thread may hold in order: their numbers are below this.
+pub const MAX_DEVICES: u8 = 8;
+
 /// The locks that the calling thread holds.
 #[cfg(debug_assertions)]
-mod held {
-    use std::cell::Cell;
+mod held;
 
-    use super::rank::NAMES;
+/// Work of the calling thread on one device, until dropped.
+///
+/// Locks of a device that are taken meanwhile are those of this device. The locks of a device come after all of a device
+/// with a lower number. A thread that works on no named device works on number 0.
+#[must_use]
+#[derive(Debug)]
+pub struct OnDevice {
+    #[cfg(debug_assertions)]
+    before: u8,
+    /// It ends on the thread that it began on.
+    _thread: PhantomData<*const ()>,
+}
 
-    thread_local! {
-        /// A bit for each rank. It needs no allocation and no destructor: it works in any thread, at any time of its life.
-        static HELD: Cell<u128> = const { Cell::new(0) };
+impl OnDevice {
+    /// Begins work on the device with this number; a number that is too large counts as the largest.
+    #[inline]
+    pub fn new(number: u8) -> Self {
+        #[cfg(not(debug_assertions))]
+        let _ = number;
+        Self {
+            #[cfg(debug_assertions)]
+            before: held::enter(number.min(MAX_DEVICES - 1)),
+            _thread: PhantomData,
+        }
     }
+}
 
-    const _: () = assert!(NAMES.len() <= 128);
-
-    fn name(position: u32) -> &'static str {
-        NAMES.get(position as usize).copied().unwrap_or("?")
+#[cfg(debug_assertions)]
+impl Drop for OnDevice {
+    fn drop(&mut self) {
+        held::enter(self.before);
     }
+}
 
-    /// Ends the process if the thread holds a lock at or after this position.
-    pub(super) fn check(position: u8, verb: &str) {
-        let above = HELD.get() >> position;
-        if above != 0 {
-            let held = name(u32::from(position) + above.trailing_zeros());
-            fail(&format!(
-                "{} {verb} while {held} is held, against the order of locks",
-                name(position.into())
-            ));
+/// The device that a thread works on, for a thread that it starts.
+#[derive(Clone, Copy, Debug)]
+pub struct ThisDevice {
+    #[cfg(debug_assertions)]
+    number: u8,
+}
+
+impl ThisDevice {
+    /// The device that the calling thread works on.
+    #[must_use]
+    pub fn current() -> Self {
+        Self {
+            #[cfg(debug_assertions)]
+            number: held::device(),
         }
     }
 
-    pub(super) fn add(position: u8) {
-        HELD.set(HELD.get() | 1 << position);
-    }
-
-    pub(super) fn remove(position: u8) {
-        HELD.set(HELD.get() & !(1 << position));
-    }
-
-    /// Ends the process: a thread that only panicked would leave others waiting for it. The unit tests get a
-    /// panic.
-    fn fail(message: &str) {
-        if cfg!(test) {
-            panic!("{message}");
-        }
-        eprintln!("thread {:?}: {message}", std::thread::current().name().unwrap_or("?"));
-        std::process::abort();
+    /// Begins work on it on the calling thread.
+    pub fn enter(self) -> OnDevice {
+        #[cfg(debug_assertions)]
+        return OnDevice::new(self.number);
+        #[cfg(not(debug_assertions))]
+        OnDevice::new(0)
     }
 }
 
@@ -76,40 +94,49 @@ mod held {
 #[inline]
 pub fn about_to_wait<R: Rank>() {
     #[cfg(debug_assertions)]
-    held::check(R::POSITION, "is waited for");
+    AnyRank::of::<R>().check_for("is waited for");
 }
 
 /// The rank of a lock that is not of these types, as it has no guard; the code that takes the lock reports
 /// it.
 #[derive(Clone, Copy, Debug)]
-pub struct AnyRank(#[cfg_attr(not(debug_assertions), expect(dead_code, reason = "for the check alone"))] u8);
+#[cfg_attr(not(debug_assertions), expect(dead_code, reason = "for the check alone"))]
+pub struct AnyRank {
+    position: u8,
+    of_device: bool,
+}
 
 impl AnyRank {
     /// A rank of the list.
     #[must_use]
     pub const fn of<R: Rank>() -> Self {
-        Self(R::POSITION)
+        Self { position: R::POSITION, of_device: R::OF_DEVICE }
     }
 
     /// Checks the order before the lock is taken, and perhaps waited for.
     #[inline]
     pub fn check(self) {
         #[cfg(debug_assertions)]
-        held::check(self.0, "is taken");
+        self.check_for("is taken");
+    }
+
+    #[cfg(debug_assertions)]
+    fn check_for(self, verb: &str) {
+        held::check(self, verb);
     }
 
     /// Notes that the lock was taken.
     #[inline]
     pub fn taken(self) {
         #[cfg(debug_assertions)]
-        held::add(self.0);
+        held::add(self);
     }
 
     /// Notes that the lock is released, by the thread that took it.
     #[inline]
     pub fn given_back(self) {
         #[cfg(debug_assertions)]
-        held::remove(self.0);
+        held::remove(self);
     }
 }
 
@@ -120,15 +147,13 @@ impl<R: Rank> Held<R> {
     /// Checks the order before the lock is waited for.
     #[inline]
     fn check() {
-        #[cfg(debug_assertions)]
-        held::check(R::POSITION, "is taken");
+        AnyRank::of::<R>().check();
     }
 
     /// Notes that the lock was taken.
     #[inline]
     fn new() -> Self {
-        #[cfg(debug_assertions)]
-        held::add(R::POSITION);
+        AnyRank::of::<R>().taken();
         Self(PhantomData)
     }
 }
@@ -136,7 +161,7 @@ impl<R: Rank> Held<R> {
 #[cfg(debug_assertions)]
 impl<R: Rank> Drop for Held<R> {
     fn drop(&mut self) {
-        held::remove(R::POSITION);
+        AnyRank::of::<R>().given_back();
     }
 }
 

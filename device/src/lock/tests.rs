@@ -138,6 +138,75 @@ fn wait_for_a_thread_that_needs_a_lock_of_ours_is_refused() {
 }
 
 #[test]
+fn locks_of_two_devices_are_taken_in_the_order_of_their_numbers() {
+    let locks = [0, 1].map(|_| (Outer::new(1), Inner::new(2)));
+    let refused = refusal(|| {
+        let _first = OnDevice::new(0);
+        let _outer = locks[0].0.lock();
+        let _inner = locks[0].1.lock();
+        let _second = OnDevice::new(1);
+        // Equal ranks, and one that comes before all that the thread holds of the other device.
+        let _others = (locks[1].0.lock(), locks[1].1.lock());
+    });
+    assert_eq!(refused, None);
+    let refused = refusal(|| {
+        let _second = OnDevice::new(1);
+        let _outer = locks[1].0.lock();
+        let _first = OnDevice::new(0);
+        let _inner = locks[0].1.lock();
+    });
+    let expected =
+        "Wake.asleep of device 0 is taken while Runner.state of device 1 is held, against the order of locks";
+    assert_eq!(refused.as_deref(), Some(expected));
+    let refused = refusal(|| {
+        let _second = OnDevice::new(1);
+        let _inner = locks[1].1.lock();
+        let _outer = locks[1].0.lock();
+    });
+    assert!(refused.is_some_and(|text| text.starts_with("Runner.state is taken while Wake.asleep")));
+}
+
+#[test]
+fn locks_that_no_device_has_are_above_or_below_those_of_all_devices() {
+    let (host, sink) = (Mutex::<u32, rank::HostedKfd>::new(1), Mutex::<u32, rank::Line>::new(2));
+    let locks = [0, 1].map(|_| Inner::new(3));
+    let refused = refusal(|| {
+        let _host = host.lock();
+        let _first = OnDevice::new(0);
+        let _one = locks[0].lock();
+        let _second = OnDevice::new(1);
+        let _other = locks[1].lock();
+        let _sink = sink.lock();
+    });
+    assert_eq!(refused, None);
+    let under_the_sink = refusal(|| {
+        let _sink = sink.lock();
+        let _one = locks[0].lock();
+    });
+    let above_the_device = refusal(|| {
+        let _second = OnDevice::new(1);
+        let _one = locks[1].lock();
+        let _host = host.lock();
+    });
+    assert!(under_the_sink.is_some_and(|text| text.contains("while Line.state is held")));
+    assert!(above_the_device.is_some_and(|text| text.contains("while Wake.asleep is held")));
+}
+
+#[test]
+fn guard_that_outlives_the_work_on_its_device_is_forgotten_with_it() {
+    let locks = [0, 1].map(|_| Outer::new(1));
+    let refused = refusal(|| {
+        let guard = {
+            let _second = OnDevice::new(1);
+            locks[1].lock()
+        };
+        drop(guard);
+        drop(locks[0].lock());
+    });
+    assert_eq!(refused, None);
+}
+
+#[test]
 fn locks_are_as_large_as_those_without_a_rank() {
     assert_eq!(size_of::<Outer>(), size_of::<sync::Mutex<u32>>());
     assert_eq!(size_of::<MutexGuard<'_, u32, rank::Runner>>(), size_of::<sync::MutexGuard<'_, u32>>());

@@ -27,7 +27,7 @@ use std::sync::{Arc, PoisonError};
 use belfry_isa::mem::Access;
 
 use super::host_path::{Notes, Unflushed};
-use super::{Block, Location, PAGE};
+use super::{Aperture, Block, PAGE, Physical};
 use crate::lock::{Mutex, MutexGuard, rank};
 use crate::record::{Entry, Journal, Run, SYSTEM, digest};
 use crate::split_mix::mix;
@@ -38,6 +38,9 @@ const BYTES: usize = PAGE as usize;
 const GAP: usize = 4;
 /// Pages of a copy at most: 64 GiB.
 const MOST_PAGES: usize = 16 << 20;
+
+/// A page that no memory has.
+const NOWHERE: u64 = u64::MAX / PAGE;
 
 /// Bytes that are compared at a time.
 const LINE: usize = 64;
@@ -128,16 +131,19 @@ impl std::fmt::Debug for Mirror {
     }
 }
 
-fn number(location: Location) -> u64 {
-    match location {
-        Location::Vram(offset) => offset / PAGE,
-        Location::System(address) => SYSTEM | (address / PAGE),
+fn number(location: Physical) -> u64 {
+    let page = location.offset / PAGE;
+    match location.aperture {
+        Aperture::Local => page,
+        // No page of a peer is found, so that none gets into the copy.
+        Aperture::Peer(_) => NOWHERE,
+        Aperture::System => SYSTEM | page,
     }
 }
 
-fn location(page: u64) -> Location {
+fn location(page: u64) -> Physical {
     let address = (page & !SYSTEM) * PAGE;
-    if page & SYSTEM == 0 { Location::Vram(address) } else { Location::System(address) }
+    if page & SYSTEM == 0 { Physical::local(address) } else { Physical::system(address) }
 }
 
 /// The digest of a page; pages of zeros add nothing to a sum.
@@ -202,7 +208,7 @@ impl Mirror {
 
     /// Takes over all writes of processors to VRAM; `resident` has a byte for each page, and bit 0 is set if
     /// it may hold something.
-    pub(super) fn host_flushed<'a>(&self, resident: &[u8], memory: impl Fn(Location) -> Option<Block<'a>>) {
+    pub(super) fn host_flushed<'a>(&self, resident: &[u8], memory: impl Fn(Physical) -> Option<Block<'a>>) {
         let mut state = self.lock();
         self.flush_locked(&mut state, &memory);
         state.host_path.forget();
@@ -265,9 +271,9 @@ impl Mirror {
     /// tie the block to a slice of the memory that owns the mirror.
     pub(super) fn block<'a, 'b>(
         &self,
-        at: Location,
+        at: Physical,
         access: Access,
-        memory: impl Fn(Location) -> Option<Block<'b>>,
+        memory: impl Fn(Physical) -> Option<Block<'b>>,
     ) -> Option<Block<'a>> {
         let page = number(at);
         let mut state = self.lock();
@@ -281,7 +287,7 @@ impl Mirror {
             self.will_store(&mut state, page);
         }
         let host = state.pages.get(&page)?.block().host();
-        let offset = at.address() % PAGE;
+        let offset = at.offset % PAGE;
         // SAFETY: the page is `PAGE` bytes long, and callers see to it that `self`, which keeps it, lives
         // long enough; no code makes references to its bytes.
         Some(unsafe { Block::new(host.wrapping_add(offset as usize), PAGE - offset) })
@@ -292,7 +298,7 @@ impl Mirror {
         &self,
         state: &mut State,
         page: u64,
-        memory: &impl Fn(Location) -> Option<Block<'a>>,
+        memory: &impl Fn(Physical) -> Option<Block<'a>>,
     ) -> Option<()> {
         let epoch = self.epoch();
         if state.pages.len() >= MOST_PAGES && !state.pages.contains_key(&page) {
@@ -358,7 +364,7 @@ impl Mirror {
         }
     }
 
-    fn flush_locked<'a>(&self, state: &mut State, memory: &impl Fn(Location) -> Option<Block<'a>>) {
+    fn flush_locked<'a>(&self, state: &mut State, memory: &impl Fn(Physical) -> Option<Block<'a>>) {
         let Some(Stored { page, before }) = state.stored.take() else { return };
         if let Some(copy) = state.pages.get(&page)
             && let Some(block) = memory(location(page)).filter(|block| block.len() >= PAGE)
@@ -372,7 +378,7 @@ impl Mirror {
     }
 
     /// Writes all stores to memory.
-    pub(super) fn flush<'a>(&self, memory: impl Fn(Location) -> Option<Block<'a>>) {
+    pub(super) fn flush<'a>(&self, memory: impl Fn(Physical) -> Option<Block<'a>>) {
         self.flush_locked(&mut self.lock(), &memory);
     }
 
@@ -380,11 +386,11 @@ impl Mirror {
     /// the value before.
     pub(super) fn update<'a>(
         &self,
-        (at, size): (Location, u64),
+        (at, size): (Physical, u64),
         update: &dyn Fn(u64) -> u64,
-        memory: impl Fn(Location) -> Option<Block<'a>>,
+        memory: impl Fn(Physical) -> Option<Block<'a>>,
     ) -> Option<u64> {
-        let (page, offset) = (number(at), at.address() % PAGE);
+        let (page, offset) = (number(at), at.offset % PAGE);
         if !offset.is_multiple_of(size) {
             return None;
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use vm_memory::{GuestAddress, GuestMemoryAtomic, GuestMemoryMmap, MmapRegion};
 
-use super::{Changes, Location, Memory, PAGE};
+use super::{Changes, Memory, PAGE, Physical};
 use crate::record::testing::{begun, entries};
 use crate::record::{Call, Entry, Journal, Run, SYSTEM};
 
@@ -35,14 +35,14 @@ fn both(journal: &Arc<Journal>) -> Both {
 fn what_others_write_is_noted_when_it_is_read() {
     let (recording, file) = begun();
     let Both { device, host } = both(recording.journal());
-    let at = Location::System(0x1ff8);
+    let at = Physical::system(0x1ff8);
     assert_eq!(device.load_u64(at), Ok(0));
     host.store_u64(at, 0x1234).expect("mapped");
     assert_eq!(device.load_u64(at), Ok(0), "nothing new was seen since the page was compared");
     device.mirror().expect("mirrored").begin();
     assert_eq!(device.load_u64(at), Ok(0x1234));
     // A flag that is new makes the device read the data written before it again.
-    let (data, flag) = (Location::System(0x1000), Location::System(0x3000));
+    let (data, flag) = (Physical::system(0x1000), Physical::system(0x3000));
     assert_eq!((device.load_u32(data), device.load_u32(flag)), (Ok(0), Ok(0)));
     device.mirror().expect("mirrored").begin();
     assert_eq!(device.load_u32(data), Ok(0));
@@ -62,27 +62,27 @@ fn what_others_write_is_noted_when_it_is_read() {
 fn stores_reach_memory_and_leave_what_others_write() {
     let (recording, _) = begun();
     let Both { device, host } = both(recording.journal());
-    let word = Location::System(0x2000);
+    let word = Physical::system(0x2000);
     host.store_u64(word, 0x1111_2222_3333_4444).expect("mapped");
     device.store_u32(word, 0xaaaa_bbbb).expect("mapped");
     // Before the device's store is in memory, another processor writes the other half.
-    host.store_u32(Location::System(0x2004), 0x5555_6666).expect("mapped");
+    host.store_u32(Physical::system(0x2004), 0x5555_6666).expect("mapped");
     device.flush();
     assert_eq!(host.load_u64(word), Ok(0x5555_6666_aaaa_bbbb));
     // Each store is in memory when the next one is done.
-    device.store_u32(Location::System(0x3000), 1).expect("mapped");
-    device.store_u32(Location::System(0x1000), 2).expect("mapped");
-    assert_eq!(host.load_u32(Location::System(0x3000)), Ok(1));
-    device.write_bytes(Location::System(0x2ffe), &[1, 2, 3, 4]).expect("mapped");
+    device.store_u32(Physical::system(0x3000), 1).expect("mapped");
+    device.store_u32(Physical::system(0x1000), 2).expect("mapped");
+    assert_eq!(host.load_u32(Physical::system(0x3000)), Ok(1));
+    device.write_bytes(Physical::system(0x2ffe), &[1, 2, 3, 4]).expect("mapped");
     device.flush();
-    assert_eq!(host.read::<[u8; 4]>(Location::System(0x2ffe)), Ok([1, 2, 3, 4]));
+    assert_eq!(host.read::<[u8; 4]>(Physical::system(0x2ffe)), Ok([1, 2, 3, 4]));
 }
 
 #[test]
 fn atomics_are_done_on_memory_and_note_what_they_find() {
     let (recording, file) = begun();
     let Both { device, host } = both(recording.journal());
-    let word = Location::System(0x2008);
+    let word = Physical::system(0x2008);
     assert_eq!(device.fetch_add_u64(word, 1), Ok(0));
     assert_eq!(device.fetch_add_u64(word, 0), Ok(1));
     host.fetch_add_u64(word, 0x10).expect("mapped");
@@ -98,18 +98,18 @@ fn pages_that_are_not_whole_are_no_memory() {
     let (recording, _) = begun();
     let Both { device, .. } = both(recording.journal());
     for (at, exists) in [
-        (Location::System(0), false),
-        (Location::System(0x3ffc), true),
-        (Location::System(0x4000), false),
-        (Location::System(0x8ffc), true),
-        (Location::System(0x9000), false),
-        (Location::System(u64::MAX - 3), false),
-        (Location::Vram(VRAM as u64 - 4), true),
-        (Location::Vram(VRAM as u64), false),
+        (Physical::system(0), false),
+        (Physical::system(0x3ffc), true),
+        (Physical::system(0x4000), false),
+        (Physical::system(0x8ffc), true),
+        (Physical::system(0x9000), false),
+        (Physical::system(u64::MAX - 3), false),
+        (Physical::local(VRAM as u64 - 4), true),
+        (Physical::local(VRAM as u64), false),
     ] {
         assert_eq!(device.load_u32(at).is_ok(), exists, "{at:x?}");
     }
-    assert!(device.fetch_add_u64(Location::System(0x2004), 1).is_err(), "misaligned");
+    assert!(device.fetch_add_u64(Physical::system(0x2004), 1).is_err(), "misaligned");
 }
 
 #[test]
@@ -118,14 +118,14 @@ fn digests_follow_what_is_written() {
     let Both { device, .. } = both(recording.journal());
     let mirror = device.mirror().expect("mirrored");
     assert_eq!(mirror.digest(), 0);
-    device.store_u32(Location::Vram(0), 1).expect("mapped");
+    device.store_u32(Physical::local(0), 1).expect("mapped");
     let first = mirror.digest();
-    device.store_u32(Location::Vram(0x1000), 1).expect("mapped");
+    device.store_u32(Physical::local(0x1000), 1).expect("mapped");
     assert!(first != 0 && mirror.digest() != first);
-    device.store_u32(Location::Vram(0x1000), 0).expect("mapped");
+    device.store_u32(Physical::local(0x1000), 0).expect("mapped");
     assert_eq!(mirror.digest(), first);
-    device.store_u32(Location::Vram(0), 0).expect("mapped");
-    device.store_u32(Location::Vram(0x1000), 1).expect("mapped");
+    device.store_u32(Physical::local(0), 0).expect("mapped");
+    device.store_u32(Physical::local(0x1000), 1).expect("mapped");
     assert_ne!(mirror.digest(), first, "pages are not exchanged for each other");
 }
 
@@ -142,14 +142,14 @@ fn replays_have_the_copy_alone() {
     let (journal, _) = Journal::open(Cursor::new(record)).expect("a record");
     let Both { device, host } = both(&journal);
     // The bytes of a run beyond the page are dropped.
-    assert_eq!(device.load_u32(Location::System(0x1ffc)), Ok(0x0403_0201));
-    assert_eq!(device.load_u32(Location::System(0x2000)), Ok(0));
+    assert_eq!(device.load_u32(Physical::system(0x1ffc)), Ok(0x0403_0201));
+    assert_eq!(device.load_u32(Physical::system(0x2000)), Ok(0));
     // The value that a later access of a word has found does not count for earlier ones.
-    let word = Location::System(0x1010);
+    let word = Physical::system(0x1010);
     assert_eq!((device.fetch_add_u64(word, 1), device.fetch_add_u64(word, 1)), (Ok(0), Ok(1)));
     assert_eq!(device.fetch_add_u64(word, 1), Ok(9));
-    assert_eq!(device.load_u64(Location::System(0x1010)), Ok(10));
-    assert_eq!(host.load_u64(Location::System(0x1010)), Ok(0));
+    assert_eq!(device.load_u64(Physical::system(0x1010)), Ok(10));
+    assert_eq!(host.load_u64(Physical::system(0x1010)), Ok(0));
 }
 
 #[test]
@@ -157,14 +157,14 @@ fn changes_put_together_are_the_copy() {
     let (recording, _) = begun();
     let Both { device, host } = both(recording.journal());
     let mirror = device.mirror().expect("mirrored");
-    device.store_u32(Location::Vram(0), 1).expect("mapped");
-    device.store_u32(Location::System(0x1000), 2).expect("mapped");
+    device.store_u32(Physical::local(0), 1).expect("mapped");
+    device.store_u32(Physical::system(0x1000), 2).expect("mapped");
     let first = mirror.take_changes();
     let of_first = mirror.digest();
-    device.fetch_add_u64(Location::Vram(0), 7).expect("mapped");
-    host.store_u32(Location::System(0x2000), 3).expect("mapped");
+    device.fetch_add_u64(Physical::local(0), 7).expect("mapped");
+    host.store_u32(Physical::system(0x2000), 3).expect("mapped");
     mirror.begin();
-    assert_eq!(device.load_u32(Location::System(0x2000)), Ok(3));
+    assert_eq!(device.load_u32(Physical::system(0x2000)), Ok(3));
     let second = mirror.take_changes();
     assert!(second.size() > PAGE && second.size() < 3 * PAGE, "the page that has not changed is not in it");
     assert_eq!(mirror.take_changes().size(), 0);
@@ -183,4 +183,15 @@ fn changes_put_together_are_the_copy() {
     let mut both = second;
     both.add_earlier(first);
     assert_eq!(again(&[&both]), (mirror.digest(), ranges, 0));
+}
+
+#[test]
+fn peers_are_not_there_for_a_device_that_works_on_a_copy() {
+    let (recording, _) = begun();
+    let Both { device, host } = both(recording.journal());
+    device.set_peer(1, Some(host.vram())).expect("a number of the fabric");
+    let at = Physical::peer(1, 8);
+    assert!(device.load_u64(at).is_err() && device.store_u32(at, 1).is_err());
+    assert!(device.fetch_add_u64(at, 1).is_err());
+    assert_eq!(host.load_u64(Physical::local(8)), Ok(0));
 }

@@ -16,6 +16,8 @@ mod mirror;
 #[cfg(test)]
 mod mirror_tests;
 mod own;
+mod peers;
+mod physical;
 mod quiescence;
 #[cfg(test)]
 mod quiescence_tests;
@@ -52,6 +54,9 @@ pub(crate) use host_path::Unflushed;
 pub(crate) use mirror::{Changes, Mirror};
 use own::Own;
 pub(crate) use own::{OwnPages, OwnPlace};
+use peers::Peers;
+pub use peers::{MAX_PEERS, NoSuchPeer};
+pub use physical::{Aperture, Physical};
 use quiescence::Inside;
 pub(crate) use quiescence::Quiescence;
 pub(crate) use save::SavedVram;
@@ -62,34 +67,6 @@ const PAGE: u64 = 4096;
 /// Guest RAM: a map that the host may replace.
 pub type SystemMemory = GuestMemoryAtomic<GuestMemoryMmap>;
 
-/// A place in physical memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Location {
-    /// Byte offset in VRAM.
-    Vram(u64),
-    /// Guest-physical address; in hosted mode, the process's own virtual address.
-    System(u64),
-}
-
-impl Location {
-    /// The location `bytes` further on, or `None` past the end of the address range.
-    #[must_use]
-    pub fn checked_add(self, bytes: u64) -> Option<Location> {
-        match self {
-            Location::Vram(offset) => offset.checked_add(bytes).map(Location::Vram),
-            Location::System(address) => address.checked_add(bytes).map(Location::System),
-        }
-    }
-
-    /// The offset or address without the kind of memory.
-    #[must_use]
-    pub fn address(self) -> u64 {
-        match self {
-            Location::Vram(address) | Location::System(address) => address,
-        }
-    }
-}
-
 /// Reasons for refusing a physical access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -97,7 +74,7 @@ pub enum Error {
     #[error("no memory at {location:x?} for {len} bytes")]
     OutOfRange {
         /// First byte without memory.
-        location: Location,
+        location: Physical,
         /// Bytes wanted from there.
         len: u64,
     },
@@ -105,7 +82,7 @@ pub enum Error {
     #[error("atomic access of {len} bytes at {location:x?} is misaligned")]
     Misaligned {
         /// The location.
-        location: Location,
+        location: Physical,
         /// Bytes of the access.
         len: u64,
     },
@@ -114,7 +91,9 @@ pub enum Error {
 /// VRAM and guest RAM.
 #[derive(Debug)]
 pub struct Memory {
-    vram: MmapRegion,
+    vram: Arc<MmapRegion>,
+    /// VRAM of other devices.
+    peers: Peers,
     /// The map that the host replaces.
     source: SystemMemory,
     /// The map that the engines use: follows `source` in `changed` only.
@@ -150,7 +129,8 @@ impl Memory {
     pub fn new(vram: MmapRegion, system: SystemMemory) -> Memory {
         let active = GuestMemoryAtomic::from(system.memory().into_inner());
         Memory {
-            vram,
+            vram: Arc::new(vram),
+            peers: Peers::default(),
             source: system,
             active,
             generation: AtomicU64::new(1),
@@ -244,7 +224,7 @@ impl Memory {
     /// and then drops it.
     pub fn changed(&self) {
         self.flush();
-        let old: Arc<GuestMemoryMmap> = self.quiescence.wait_after(|| {
+        let old = self.quiesced(|| {
             let old = self.active.memory().into_inner();
             let map: Arc<GuestMemoryMmap> = self.source.memory().into_inner();
             // Only `changed` writes `active`, one call at a time: a poisoned lock cannot have left it half-written.
@@ -253,23 +233,32 @@ impl Memory {
             }
             let lock = self.active.lock().unwrap_or_else(PoisonError::into_inner);
             lock.replace(GuestMemoryMmap::clone(&map));
-            self.generation.fetch_add(1, Ordering::SeqCst);
             old
         });
-        // An address space made from now on finds the new map.
+        // Regions that are in no other map are unmapped here: every slice that has seen them is over.
+        drop(old);
+    }
+
+    /// Changes what pointers lead to, and returns when every slice is over that may have one from before.
+    fn quiesced<R>(&self, change: impl FnOnce() -> R) -> R {
+        let changed = self.quiescence.wait_after(|| {
+            let changed = change();
+            self.generation.fetch_add(1, Ordering::SeqCst);
+            changed
+        });
+        // An address space made from now on finds the change.
         let counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for counter in counters.iter().filter_map(Weak::upgrade) {
             counter.wait_after(|| ());
         }
-        // Regions that are in no other map are unmapped here: every slice that has seen them is over.
-        drop(old);
+        changed
     }
 
     /// Host address of a location and how many bytes are contiguous from there.
     ///
     /// The pointer is valid until the end of the [`Slice`] the caller holds; dereferencing it is the caller's `unsafe`.
     #[must_use]
-    pub fn host_pointer(&self, slice: &Slice<'_>, location: Location) -> Option<(*mut u8, u64)> {
+    pub fn host_pointer(&self, slice: &Slice<'_>, location: Physical) -> Option<(*mut u8, u64)> {
         self.block(slice, location, Access::Write).map(|block| (block.host(), block.len()))
     }
 
@@ -277,20 +266,21 @@ impl Memory {
     pub(crate) fn surroundings(
         &self,
         slice: &Slice<'_>,
-        location: Location,
+        location: Physical,
         access: Access,
     ) -> Option<(u64, *mut u8, u64)> {
         if self.is_mirrored() {
             let block = self.block(slice, location, access)?;
-            return Some((location.address() % PAGE, block.host(), block.len()));
+            return Some((location.offset % PAGE, block.host(), block.len()));
         }
-        let before = match location {
-            Location::Vram(offset) => offset,
-            Location::System(address) => match self.own.find(address) {
+        let Physical { aperture, offset } = location;
+        let before = match aperture {
+            Aperture::Local | Aperture::Peer(_) => offset,
+            Aperture::System => match self.own.find(offset) {
                 Some(OwnPlace { before, .. }) => before,
                 None => {
                     let map = self.active.memory();
-                    map.to_region_addr(GuestAddress(address))?.1.raw_value()
+                    map.to_region_addr(GuestAddress(offset))?.1.raw_value()
                 }
             },
         };
@@ -303,11 +293,13 @@ impl Memory {
     pub(crate) fn block<'a>(
         &self,
         _slice: &'a Slice<'_>,
-        location: Location,
+        location: Physical,
         access: Access,
     ) -> Option<Block<'a>> {
         match &self.mirror {
             None => self.find(location),
+            // What a peer's processors and waves store is no input of a record.
+            Some(_) if matches!(location.aperture, Aperture::Peer(_)) => None,
             Some(mirror) => mirror.block(location, access, |page| self.find(page)),
         }
     }
@@ -317,7 +309,7 @@ impl Memory {
     pub(crate) fn update_mirrored(
         &self,
         _slice: &Slice<'_>,
-        location: Location,
+        location: Physical,
         size: u64,
         update: &dyn Fn(u64) -> u64,
     ) -> Option<u64> {
@@ -351,36 +343,39 @@ impl Memory {
     }
 
     fn shared(&self, offset: u64, len: usize) -> Result<Block<'_>, Error> {
-        let location = Location::Vram(offset);
+        let location = Physical::local(offset);
         let block = self.find(location).filter(|block| block.len() >= len as u64);
         block.ok_or(Error::OutOfRange { location, len: len as u64 })
     }
 
-    fn find<'a>(&self, location: Location) -> Option<Block<'a>> {
-        match location {
-            Location::Vram(offset) => {
-                let left = self.vram_size().checked_sub(offset).filter(|&left| left > 0)?;
-                // In range: `left` is positive. `as usize` is lossless, the region exists on this host.
-                let host = self.vram.as_ptr().wrapping_add(offset as usize);
-                // SAFETY: the region is `left` bytes long from `offset` on and lives as long as `self`; no
-                // code makes references to its bytes. Callers tie the block to a slice of this memory.
-                Some(unsafe { Block::new(host, left) })
-            }
-            Location::System(address) => {
-                if let Some(OwnPlace { host, after, .. }) = self.own.find(address) {
-                    // SAFETY: these are the device's own pages, which are mapped for `after` bytes as long as
-                    // `self` has them, and which are never referenced.
-                    return Some(unsafe { Block::new(host, after) });
-                }
-                let map = self.active.memory();
-                let (region, offset) = map.to_region_addr(GuestAddress(address))?;
-                let left = region.len().checked_sub(offset.raw_value()).filter(|&left| left > 0)?;
-                let host = region.get_host_address(MemoryRegionAddress(offset.raw_value())).ok()?;
-                // SAFETY: the region is mapped for `left` bytes at `host`. It is part of the active map, which is only
-                // dropped in `changed` after every slice that began before the switch has ended; callers hold one.
-                Some(unsafe { Block::new(host, left) })
-            }
+    fn find<'a>(&self, Physical { aperture, offset }: Physical) -> Option<Block<'a>> {
+        let (base, size) = match aperture {
+            Aperture::Local => (self.vram.as_ptr(), self.vram_size()),
+            Aperture::Peer(number) => self.peers.region(number)?,
+            Aperture::System => return self.find_system(offset),
+        };
+        let left = size.checked_sub(offset).filter(|&left| left > 0)?;
+        // In range: `left` is positive. `as usize` is lossless, the region exists on this host.
+        let host = base.wrapping_add(offset as usize);
+        // SAFETY: the region is `left` bytes long from `offset` on; no code makes references to its bytes. The device's
+        // own lives as long as `self`. A peer's is dropped in `set_peer` after every slice that began before it was
+        // taken away has ended. Callers tie the block to a slice of this memory.
+        Some(unsafe { Block::new(host, left) })
+    }
+
+    fn find_system<'a>(&self, address: u64) -> Option<Block<'a>> {
+        if let Some(OwnPlace { host, after, .. }) = self.own.find(address) {
+            // SAFETY: these are the device's own pages, which are mapped for `after` bytes as long as `self` has them,
+            // and which are never referenced.
+            return Some(unsafe { Block::new(host, after) });
         }
+        let map = self.active.memory();
+        let (region, offset) = map.to_region_addr(GuestAddress(address))?;
+        let left = region.len().checked_sub(offset.raw_value()).filter(|&left| left > 0)?;
+        let host = region.get_host_address(MemoryRegionAddress(offset.raw_value())).ok()?;
+        // SAFETY: the region is mapped for `left` bytes at `host`. It is part of the active map, which is only dropped
+        // in `changed` after every slice that began before the switch has ended; callers hold one.
+        Some(unsafe { Block::new(host, left) })
     }
 }
 

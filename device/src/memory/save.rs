@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Location, Memory};
+use super::{Memory, Physical};
 use crate::save::{Broken, check};
 
 const PAGE: usize = 4096;
@@ -34,7 +34,7 @@ impl Memory {
         let mut runs: Vec<Run> = Vec::new();
         let mut page = BLANK;
         for at in self.pages() {
-            if self.read_bytes(Location::Vram(at), &mut page).is_err() || page == BLANK {
+            if self.read_bytes(Physical::local(at), &mut page).is_err() || page == BLANK {
                 continue;
             }
             match runs.last_mut() {
@@ -63,13 +63,13 @@ impl Memory {
                 continue;
             }
             // Reading first keeps a fresh region sparse.
-            let blank = self.read_bytes(Location::Vram(at), &mut page).is_ok() && page == BLANK;
-            if !blank && self.write_bytes(Location::Vram(at), &BLANK).is_err() {
+            let blank = self.read_bytes(Physical::local(at), &mut page).is_ok() && page == BLANK;
+            if !blank && self.write_bytes(Physical::local(at), &BLANK).is_err() {
                 return Err(Broken { field: "page of VRAM", value: at });
             }
         }
         for Run { at, bytes } in &saved.0 {
-            let written = self.write_bytes(Location::Vram(*at), bytes);
+            let written = self.write_bytes(Physical::local(*at), bytes);
             written.map_err(|_| Broken { field: "page of VRAM", value: *at })?;
         }
         Ok(())
@@ -91,15 +91,15 @@ mod tests {
     fn vram_is_saved_sparsely_and_replaces_what_was_there() {
         let (original, restored) = (memory(), memory());
         for (at, value) in [(0u64, 1u32), (4096, 2), (0x5ffc, 3), ((1 << 20) - 4, 4)] {
-            original.store_u32(Location::Vram(at), value).expect("in VRAM");
+            original.store_u32(Physical::local(at), value).expect("in VRAM");
         }
-        restored.store_u32(Location::Vram(0x8000), 9).expect("in VRAM");
+        restored.store_u32(Physical::local(0x8000), 9).expect("in VRAM");
         let saved = original.save();
         let runs: Vec<_> = saved.0.iter().map(|run| (run.at, run.bytes.len())).collect();
         assert_eq!(runs, [(0, 0x2000), (0x5000, 0x1000), ((1 << 20) - 0x1000, 0x1000)]);
         restored.restore(&saved).expect("pages");
         assert_eq!(restored.save(), saved);
-        assert_eq!(restored.load_u32(Location::Vram(0x5ffc)), Ok(3));
+        assert_eq!(restored.load_u32(Physical::local(0x5ffc)), Ok(3));
     }
 
     #[test]

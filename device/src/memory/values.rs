@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use belfry_isa::mem::Access;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::{Error, Location, Memory};
+use super::{Error, Memory, Physical};
 
 impl Memory {
     /// Copies bytes out of memory.
@@ -13,7 +13,7 @@ impl Memory {
     /// # Errors
     ///
     /// [`Error::OutOfRange`] where no memory answers. Bytes before that place have been read.
-    pub fn read_bytes(&self, location: Location, out: &mut [u8]) -> Result<(), Error> {
+    pub fn read_bytes(&self, location: Physical, out: &mut [u8]) -> Result<(), Error> {
         let slice = self.enter();
         let mut done = 0usize;
         while done < out.len() {
@@ -33,7 +33,7 @@ impl Memory {
     /// # Errors
     ///
     /// [`Error::OutOfRange`] where no memory answers. Bytes before that place have been written.
-    pub fn write_bytes(&self, location: Location, data: &[u8]) -> Result<(), Error> {
+    pub fn write_bytes(&self, location: Physical, data: &[u8]) -> Result<(), Error> {
         let slice = self.enter();
         let mut done = 0usize;
         while done < data.len() {
@@ -53,7 +53,7 @@ impl Memory {
     /// # Errors
     ///
     /// [`Error::OutOfRange`] where no memory answers.
-    pub fn read<T: FromBytes + IntoBytes>(&self, location: Location) -> Result<T, Error> {
+    pub fn read<T: FromBytes + IntoBytes>(&self, location: Physical) -> Result<T, Error> {
         let mut value = T::new_zeroed();
         self.read_bytes(location, value.as_mut_bytes())?;
         Ok(value)
@@ -64,7 +64,7 @@ impl Memory {
     /// # Errors
     ///
     /// [`Error::OutOfRange`] where no memory answers. Bytes before that place have been written.
-    pub fn write<T: IntoBytes + Immutable>(&self, location: Location, value: &T) -> Result<(), Error> {
+    pub fn write<T: IntoBytes + Immutable>(&self, location: Physical, value: &T) -> Result<(), Error> {
         self.write_bytes(location, value.as_bytes())
     }
 
@@ -74,7 +74,7 @@ impl Memory {
     ///
     /// [`Error::OutOfRange`] where no memory answers, [`Error::Misaligned`] for an address that is no
     /// multiple of 4 bytes.
-    pub fn load_u32(&self, location: Location) -> Result<u32, Error> {
+    pub fn load_u32(&self, location: Physical) -> Result<u32, Error> {
         let slice = self.enter();
         let block =
             self.block(&slice, location, Access::Read).ok_or(Error::OutOfRange { location, len: 4 })?;
@@ -87,7 +87,7 @@ impl Memory {
     ///
     /// [`Error::OutOfRange`] where no memory answers, [`Error::Misaligned`] for an address that is no
     /// multiple of 8 bytes.
-    pub fn load_u64(&self, location: Location) -> Result<u64, Error> {
+    pub fn load_u64(&self, location: Physical) -> Result<u64, Error> {
         self.with_u64(location, Access::Read, |atomic| atomic.load(Ordering::Acquire))
     }
 
@@ -97,7 +97,7 @@ impl Memory {
     ///
     /// [`Error::OutOfRange`] where no memory answers, [`Error::Misaligned`] for an address that is no
     /// multiple of 4 bytes.
-    pub fn store_u32(&self, location: Location, value: u32) -> Result<(), Error> {
+    pub fn store_u32(&self, location: Physical, value: u32) -> Result<(), Error> {
         let slice = self.enter();
         let block =
             self.block(&slice, location, Access::Write).ok_or(Error::OutOfRange { location, len: 4 })?;
@@ -111,7 +111,7 @@ impl Memory {
     ///
     /// [`Error::OutOfRange`] where no memory answers, [`Error::Misaligned`] for an address that is no
     /// multiple of 8 bytes.
-    pub fn store_u64(&self, location: Location, value: u64) -> Result<(), Error> {
+    pub fn store_u64(&self, location: Physical, value: u64) -> Result<(), Error> {
         self.with_u64(location, Access::Write, |atomic| atomic.store(value, Ordering::Release))
     }
 
@@ -121,9 +121,9 @@ impl Memory {
     ///
     /// [`Error::OutOfRange`] where no memory answers, [`Error::Misaligned`] for an address that is no
     /// multiple of 8 bytes.
-    pub fn fetch_add_u64(&self, location: Location, value: u64) -> Result<u64, Error> {
+    pub fn fetch_add_u64(&self, location: Physical, value: u64) -> Result<u64, Error> {
         if self.is_mirrored() {
-            if !location.address().is_multiple_of(8) {
+            if !location.offset.is_multiple_of(8) {
                 return Err(Error::Misaligned { location, len: 8 });
             }
             let old = self.update_mirrored(&self.enter(), location, 8, &|old| old.wrapping_add(value));
@@ -134,7 +134,7 @@ impl Memory {
 
     fn with_u64<R>(
         &self,
-        location: Location,
+        location: Physical,
         access: Access,
         operation: impl FnOnce(&AtomicU64) -> R,
     ) -> Result<R, Error> {

@@ -21,7 +21,7 @@ use belfry_abi::regs::{Ip, Offset};
 use crate::chip::Chip;
 use crate::guest_error::GuestError;
 use crate::io::{IoError, IoResult};
-use crate::memory::{Location, Memory};
+use crate::memory::{Memory, Physical};
 use crate::stats::{Counters, count};
 use crate::stops::Stops;
 pub(crate) use save::SavedRegisters;
@@ -214,7 +214,7 @@ impl RegisterFile {
 
     fn read_window(&self, window: Window) -> u32 {
         match self.windows.target(window) {
-            Target::Vram(offset) => self.memory.load_u32(Location::Vram(offset)).unwrap_or_else(|_| {
+            Target::Vram(offset) => self.memory.load_u32(Physical::local(offset)).unwrap_or_else(|_| {
                 self.outside_of_vram(offset);
                 0
             }),
@@ -255,7 +255,7 @@ impl RegisterFile {
     fn write_window(&self, window: Window, value: u32) {
         match self.windows.target(window) {
             Target::Vram(offset) => {
-                if self.memory.store_u32(Location::Vram(offset), value).is_err() {
+                if self.memory.store_u32(Physical::local(offset), value).is_err() {
                     self.outside_of_vram(offset);
                 }
             }

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 
 use super::error::SdmaError;
 use super::transfer::Transfer;
-use crate::lock::{Condvar, Mutex, MutexGuard, rank};
+use crate::lock::{Condvar, Mutex, MutexGuard, ThisDevice, rank};
 use crate::spent::{self, Part};
 use crate::threads::{Wake, patience};
 use crate::vm::AddressSpace;
@@ -110,10 +110,12 @@ impl Movers {
         for index in 0..engines {
             let engine = Arc::new(Engine::default());
             movers.engines.push(Arc::clone(&engine));
-            let turns = Arc::clone(&movers.turns);
-            let thread = std::thread::Builder::new()
-                .name(format!("sdma-{index}"))
-                .spawn(move || engine.run(&turns))?;
+            let (turns, device) = (Arc::clone(&movers.turns), ThisDevice::current());
+            let run = move || {
+                let _on = device.enter();
+                engine.run(&turns);
+            };
+            let thread = std::thread::Builder::new().name(format!("sdma-{index}")).spawn(run)?;
             movers.threads.get_mut().unwrap_or_else(PoisonError::into_inner).push(thread);
         }
         Ok(movers)

@@ -36,7 +36,7 @@ use super::workgroup::Workgroup;
 use crate::activity::Activity;
 use crate::chip::{CuMask, Generation, Topology};
 use crate::explore::Explorer;
-use crate::lock::{Condvar, Mutex, MutexGuard, rank};
+use crate::lock::{Condvar, Mutex, MutexGuard, ThisDevice, rank};
 use crate::profile::Profiler;
 use crate::sanitize::Sanitizer;
 use crate::stops::Stops;
@@ -215,10 +215,14 @@ impl ShaderEngine {
         let caller = Mutex::new(Worker::new(Arc::clone(&shared), Runner::Worker, workers + 1));
         let mut engine = ShaderEngine { shared, workers: Vec::new(), submitter, caller };
         for index in 0..engine.shared.workers {
-            let shared = Arc::clone(&engine.shared);
+            let (shared, device) = (Arc::clone(&engine.shared), ThisDevice::current());
+            let run = move || {
+                let _on = device.enter();
+                Worker::new(shared, Runner::Worker, index as u32).run();
+            };
             let worker = std::thread::Builder::new()
                 .name(format!("shader-{index}"))
-                .spawn(move || Worker::new(shared, Runner::Worker, index as u32).run())
+                .spawn(run)
                 .map_err(Error::Thread)?;
             engine.workers.push(worker);
         }

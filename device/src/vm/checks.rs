@@ -7,14 +7,14 @@ use belfry_abi::gpuvm::PAGE_SHIFT;
 
 use super::Translation;
 use crate::lock::{Mutex, rank};
-use crate::memory::Location;
+use crate::memory::{Aperture, Physical};
 use crate::sanitize::{Misuse, Rule, Sanitizer};
 
 /// Pages that are remembered for each address space; with more, all of them are forgotten.
 const MAX_PAGES: usize = 1 << 20;
 
 /// Location of a page when it was used, and the accesses that it allowed.
-type Seen = (Location, [bool; 3]);
+type Seen = (Physical, [bool; 3]);
 
 /// The pages of an address space that were used since the last invalidation.
 pub(super) struct Checks {
@@ -54,9 +54,11 @@ impl Checks {
 }
 
 fn text((location, [readable, writable, executable]): &Seen) -> String {
-    let place = match location {
-        Location::Vram(at) => format!("VRAM {at:#x}"),
-        Location::System(at) => format!("system memory {at:#x}"),
+    let at = location.offset;
+    let place = match location.aperture {
+        Aperture::Local => format!("VRAM {at:#x}"),
+        Aperture::Peer(number) => format!("VRAM {at:#x} of device {number}"),
+        Aperture::System => format!("system memory {at:#x}"),
     };
     let rights = [(*readable, 'r'), (*writable, 'w'), (*executable, 'x')];
     let rights: String = rights.iter().map(|&(has, letter)| if has { letter } else { '-' }).collect();

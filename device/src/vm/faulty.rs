@@ -10,7 +10,7 @@ use belfry_isa::mem::Access;
 use super::{AddressSpace, Fault, FaultKind, RootKind, Translation};
 use crate::faults::{Hook, Place};
 use crate::lock::{Mutex, MutexGuard, rank};
-use crate::memory::Location;
+use crate::memory::{Aperture, Physical};
 
 /// Bytes of the smallest page.
 const PAGE_SIZE: u64 = 1 << PAGE_SHIFT;
@@ -77,7 +77,7 @@ impl Poisoned {
 impl AddressSpace {
     /// Remembers the result of a walk, as it may outlive an invalidation.
     pub(super) fn note_translation(&self, translation: &Translation) {
-        if self.root.kind == RootKind::Process && matches!(translation.location, Location::Vram(_)) {
+        if self.root.kind == RootKind::Process && translation.location.aperture == Aperture::Local {
             self.stale.note(translation);
         }
     }
@@ -98,8 +98,8 @@ impl AddressSpace {
     /// # Errors
     ///
     /// Poison.
-    pub(super) fn strike_access(&self, va: u64, access: Access, location: Location) -> Result<(), Fault> {
-        let reads = access != Access::Write && matches!(location, Location::Vram(_));
+    pub(super) fn strike_access(&self, va: u64, access: Access, location: Physical) -> Result<(), Fault> {
+        let reads = access != Access::Write && location.aperture == Aperture::Local;
         if !reads || self.root.kind != RootKind::Process {
             return Ok(());
         }
@@ -120,9 +120,9 @@ impl AddressSpace {
     /// Bytes before an address and from it on that a wave's TLB keeps with its translation. If a plan names
     /// reads of VRAM, or has struck one, this is at most the rest of its page, so that each page has its own
     /// moment for a fault.
-    pub(super) fn moment_of(&self, va: u64, location: Location, (before, after): (u64, u64)) -> (u64, u64) {
+    pub(super) fn moment_of(&self, va: u64, location: Physical, (before, after): (u64, u64)) -> (u64, u64) {
         let by_pages = self.faults.is_on()
-            && matches!(location, Location::Vram(_))
+            && location.aperture == Aperture::Local
             && (self.faults.plans(Hook::VramRead) || !self.poisoned.pages().is_empty());
         if !by_pages {
             return (before, after);

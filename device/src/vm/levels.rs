@@ -9,7 +9,7 @@ use belfry_isa::mem::Access;
 
 use super::{AddressSpace, Root, RootKind};
 use crate::chip::{Entry, Table};
-use crate::memory::{Location, Memory, Slice};
+use crate::memory::{Aperture, Memory, Physical, Slice};
 
 /// One entry that a walk has read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(crate) struct Level {
     pub(crate) level: u32,
     pub(crate) index: u64,
     /// Location of the entry.
-    pub(crate) at: Location,
+    pub(crate) at: Physical,
     /// The entry; `None` where no memory answers.
     pub(crate) bits: Option<u64>,
     pub(crate) entry: Entry,
@@ -40,11 +40,7 @@ const MAX_ENTRIES: u64 = 1 << 22;
 /// Most addresses that a search returns.
 const MAX_FOUND: usize = 64;
 
-fn location(system: bool, address: u64) -> Location {
-    if system { Location::System(address) } else { Location::Vram(address) }
-}
-
-fn load(memory: &Memory, slice: &Slice<'_>, at: Location) -> Option<u64> {
+fn load(memory: &Memory, slice: &Slice<'_>, at: Physical) -> Option<u64> {
     Some(memory.block(slice, at, Access::Read)?.atomic_u64()?.load(Ordering::Acquire))
 }
 
@@ -76,8 +72,7 @@ impl AddressSpace {
             let shift = root.level_shift(level);
             let index =
                 offset >> shift & if level == root.depth { u64::MAX } else { root.entries(level) - 1 };
-            let Some(address) = table.address.checked_add(index << 3) else { return levels };
-            let at = location(table.system, address);
+            let Some(at) = table.at.checked_add(index << 3) else { return levels };
             let bits = load(&self.memory, &slice, at);
             let entry = bits.map_or(Entry::Absent, |bits| root.format.entry(bits, level));
             levels.push(Level { level, index, at, bits, entry, shift });
@@ -90,10 +85,13 @@ impl AddressSpace {
     }
 
     /// The addresses that a physical page is mapped at, and whether all tables were searched.
-    pub(crate) fn addresses_of(&self, page: Location) -> (Vec<Found>, bool) {
+    pub(crate) fn addresses_of(&self, page: Physical) -> (Vec<Found>, bool) {
         let mut search = Search { space: self, page, found: Vec::new(), left: MAX_ENTRIES };
         let root = &self.root;
-        if let (RootKind::Vmid0 { fb_start, fb_end, fb_offset }, Location::Vram(at)) = (root.kind, page)
+        if let (
+            RootKind::Vmid0 { fb_start, fb_end, fb_offset },
+            Physical { aperture: Aperture::Local, offset: at },
+        ) = (root.kind, page)
             && let Some(va) = at.checked_sub(fb_offset).and_then(|at| fb_start.checked_add(at))
             && va <= fb_end
         {
@@ -107,7 +105,7 @@ impl AddressSpace {
 
 struct Search<'a> {
     space: &'a AddressSpace,
-    page: Location,
+    page: Physical,
     found: Vec<Found>,
     left: u64,
 }
@@ -122,16 +120,16 @@ impl Search<'_> {
                 return false;
             }
             self.left -= 1;
-            let Some(address) = table.address.checked_add(index << 3) else { return true };
+            let Some(at) = table.at.checked_add(index << 3) else { return true };
             // The slice is short, so that no thread waits for it for long.
             let bits = {
                 let slice = self.space.memory.enter();
-                load(&self.space.memory, &slice, location(table.system, address))
+                load(&self.space.memory, &slice, at)
             };
             let Some(bits) = bits else { return true };
             let va = first.wrapping_add(index << shift);
             match root.format.entry(bits, level) {
-                Entry::Page(page) => self.page(location(page.system, page.address), va, 1 << shift),
+                Entry::Page(page) => self.page(page.at, va, 1 << shift),
                 Entry::Table(next) if level != 0 => {
                     if !self.table(next, level - 1, va) {
                         return false;
@@ -143,13 +141,11 @@ impl Search<'_> {
         true
     }
 
-    fn page(&mut self, page: Location, va: u64, len: u64) {
-        let (from, wanted) = match (page, self.page) {
-            (Location::Vram(from), Location::Vram(wanted)) => (from, wanted),
-            (Location::System(from), Location::System(wanted)) => (from, wanted),
-            _ => return,
-        };
-        let from = from & !(len - 1);
+    fn page(&mut self, page: Physical, va: u64, len: u64) {
+        if page.aperture != self.page.aperture {
+            return;
+        }
+        let (from, wanted) = (page.offset & !(len - 1), self.page.offset);
         if (from..from.saturating_add(len)).contains(&wanted) {
             self.found.push(Found { va: va.wrapping_add(wanted - from), len: 1 << PAGE_SHIFT });
         }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::faults::Rule;
-use crate::memory::Location;
+use crate::memory::Physical;
 use crate::memory::tests::changes_behind;
 use crate::threads::Wake;
 use crate::time::{Clock, TimeSource};
@@ -44,9 +44,9 @@ fn space(memory: &Arc<Memory>, root: Root) -> AddressSpace {
 /// Four levels that map `VA` to `pte`.
 fn tables(memory: &Memory, pte: u64) {
     for (entry, next) in ENTRIES.into_iter().zip(&TABLES[1..]) {
-        memory.write(Location::Vram(entry), &(next | PTE_VALID)).expect("in VRAM");
+        memory.write(Physical::local(entry), &(next | PTE_VALID)).expect("in VRAM");
     }
-    memory.write(Location::Vram(ENTRIES[3]), &pte).expect("in VRAM");
+    memory.write(Physical::local(ENTRIES[3]), &pte).expect("in VRAM");
 }
 
 fn kind(space: &AddressSpace, va: u64, access: Access) -> Result<(), (FaultKind, u32)> {
@@ -67,12 +67,12 @@ fn bus_fault_names_a_level_only_where_a_table_is_to_blame() {
     // The page is outside VRAM, as a page of 4 KiB and as a huge one.
     tables(&memory, RWX | 0xffff_ffff_f000);
     assert_eq!(level(), None);
-    memory.write(Location::Vram(ENTRIES[2]), &(RWX | PDE_PTE | 0xffff_ffe0_0000)).expect("in VRAM");
+    memory.write(Physical::local(ENTRIES[2]), &(RWX | PDE_PTE | 0xffff_ffe0_0000)).expect("in VRAM");
     assert_eq!(level(), None);
     // The last table is outside VRAM, and then the one above it.
-    memory.write(Location::Vram(ENTRIES[2]), &(PTE_VALID | 0xffff_ffff_f000)).expect("in VRAM");
+    memory.write(Physical::local(ENTRIES[2]), &(PTE_VALID | 0xffff_ffff_f000)).expect("in VRAM");
     assert_eq!(level(), Some(0));
-    memory.write(Location::Vram(ENTRIES[1]), &(PTE_VALID | 0xffff_ffff_f000)).expect("in VRAM");
+    memory.write(Physical::local(ENTRIES[1]), &(PTE_VALID | 0xffff_ffff_f000)).expect("in VRAM");
     assert_eq!(level(), Some(1));
     let text = space.read::<u32>(VA).expect_err("no memory there").to_string();
     assert!(text.ends_with("Bus at level 1"), "{text}");
@@ -84,11 +84,11 @@ fn four_levels_reach_vram_and_system_pages() {
     let space = space(&memory, root());
     tables(&memory, RWX | 0x5000);
     space.write(VA + 0x123, &0xdead_beefu32).expect("mapped");
-    assert_eq!(memory.read(Location::Vram(0x5123)), Ok(0xdead_beefu32));
+    assert_eq!(memory.read(Physical::local(0x5123)), Ok(0xdead_beefu32));
     tables(&memory, RWX | PTE_SYSTEM | 0x10_2000);
     space.invalidate();
     space.write(VA + 8, &77u64).expect("mapped");
-    assert_eq!(memory.read(Location::System(0x10_2008)), Ok(77u64));
+    assert_eq!(memory.read(Physical::system(0x10_2008)), Ok(77u64));
     assert_eq!(space.walks.get(), 2);
 }
 
@@ -97,8 +97,8 @@ fn a_page_is_walked_to_once_until_the_space_is_invalidated() {
     let memory = memory();
     let (one, other) = (space(&memory, root()), space(&memory, root()));
     tables(&memory, PTE_VALID | PTE_READABLE | 0x5000);
-    memory.write(Location::Vram(0x5000), &7u64).expect("in VRAM");
-    memory.write(Location::Vram(0x6000), &8u64).expect("in VRAM");
+    memory.write(Physical::local(0x5000), &7u64).expect("in VRAM");
+    memory.write(Physical::local(0x6000), &8u64).expect("in VRAM");
     assert_eq!((one.load_u64(VA), one.load_u64(VA + 8), one.load_u64(VA)), (Ok(7), Ok(0), Ok(7)));
     assert_eq!(one.walks.get(), 1);
     // An entry that refuses an access is walked to again, and so is an absent page.
@@ -177,14 +177,14 @@ fn every_level_faults_on_a_bad_entry() {
         let space = space(&memory, root());
         tables(&memory, RWX | 0x5000);
         let table_level = 3 - level as u32;
-        memory.write(Location::Vram(entry), &0u64).expect("in VRAM");
+        memory.write(Physical::local(entry), &0u64).expect("in VRAM");
         assert_eq!(
             kind(&space, VA, Access::Read),
             Err((FaultKind::NotPresent, table_level)),
             "invalid at {level}"
         );
         // Pointing outside VRAM: the next level down cannot be fetched, and a page cannot be reached.
-        memory.write(Location::Vram(entry), &(RWX | 0xffff_ffff_f000)).expect("in VRAM");
+        memory.write(Physical::local(entry), &(RWX | 0xffff_ffff_f000)).expect("in VRAM");
         if level < 3 {
             assert_eq!(
                 kind(&space, VA, Access::Read),
@@ -195,7 +195,7 @@ fn every_level_faults_on_a_bad_entry() {
         let fault = space.read::<u32>(VA).expect_err("no memory there");
         assert_eq!(fault.kind, FaultKind::Bus);
         // A system address that the guest map does not have.
-        memory.write(Location::Vram(entry), &(RWX | PTE_SYSTEM | 0x5000)).expect("in VRAM");
+        memory.write(Physical::local(entry), &(RWX | PTE_SYSTEM | 0x5000)).expect("in VRAM");
         assert_eq!(space.read::<u32>(VA).expect_err("no memory there").kind, FaultKind::Bus);
     }
 }
@@ -206,7 +206,7 @@ fn directories_that_point_at_themselves_end() {
     let space = space(&memory, root());
     for table in TABLES {
         for index in 0..512 {
-            memory.write(Location::Vram(table + index * 8), &(TABLES[0] | PTE_VALID)).expect("in VRAM");
+            memory.write(Physical::local(table + index * 8), &(TABLES[0] | PTE_VALID)).expect("in VRAM");
         }
     }
     // The walk ends at the last level, where the entry lacks the permissions of a page.
@@ -247,14 +247,14 @@ fn huge_pages_map_at_pdb0_and_pdb1() {
     let memory = memory();
     let space = space(&memory, root());
     tables(&memory, 0);
-    memory.write(Location::Vram(ENTRIES[2]), &(RWX | PDE_PTE | 0x40_0000)).expect("in VRAM");
+    memory.write(Physical::local(ENTRIES[2]), &(RWX | PDE_PTE | 0x40_0000)).expect("in VRAM");
     let translation = space.translate(VA + 0x12345, Access::Read).expect("mapped");
     assert_eq!((translation.va, translation.len), (VA & !0x1f_ffff, 2 << 20));
-    assert_eq!(translation.location, Location::Vram(0x40_0000));
-    assert_eq!(space.locate(VA + 0x45, Access::Read), Ok(Location::Vram(0x40_4045)));
-    memory.write(Location::Vram(ENTRIES[1]), &(RWX | PDE_PTE)).expect("in VRAM");
+    assert_eq!(translation.location, Physical::local(0x40_0000));
+    assert_eq!(space.locate(VA + 0x45, Access::Read), Ok(Physical::local(0x40_4045)));
+    memory.write(Physical::local(ENTRIES[1]), &(RWX | PDE_PTE)).expect("in VRAM");
     assert_eq!(space.translate(VA, Access::Read).expect("mapped").len, 1 << 30);
-    assert_eq!(space.locate(VA + 0x45, Access::Read), Ok(Location::Vram(0x60_4045)));
+    assert_eq!(space.locate(VA + 0x45, Access::Read), Ok(Physical::local(0x60_4045)));
 }
 
 #[test]
@@ -264,10 +264,16 @@ fn fragment_widens_the_block_only_where_alignment_allows() {
     // VA is page 4 of its PTB: a fragment of 4 pages is aligned when the physical page is, too.
     tables(&memory, RWX | pte_fragment(2) | 0x8000);
     let translation = space.translate(VA + 0x10, Access::Read).expect("mapped");
-    assert_eq!((translation.va, translation.len, translation.location), (VA, 0x4000, Location::Vram(0x8000)));
+    assert_eq!(
+        (translation.va, translation.len, translation.location),
+        (VA, 0x4000, Physical::local(0x8000))
+    );
     tables(&memory, RWX | pte_fragment(2) | 0x9000);
     let translation = space.translate(VA + 0x10, Access::Read).expect("mapped");
-    assert_eq!((translation.va, translation.len, translation.location), (VA, 0x1000, Location::Vram(0x9000)));
+    assert_eq!(
+        (translation.va, translation.len, translation.location),
+        (VA, 0x1000, Physical::local(0x9000))
+    );
 }
 
 #[test]
@@ -275,9 +281,9 @@ fn larger_blocks_shift_the_directories() {
     let memory = memory();
     let space = space(&memory, Root { depth: 1, block_size: 11, ..root() });
     // One PDB0 entry covers 2^11 pages, 8 MiB; page 1025 lies in the second page of the PTB itself.
-    memory.write(Location::Vram(TABLES[0] + 8), &(TABLES[1] | PTE_VALID)).expect("in VRAM");
-    memory.write(Location::Vram(TABLES[1] + 1025 * 8), &(RWX | 0x7000)).expect("in VRAM");
-    assert_eq!(space.locate((1 << 23) + (1025 << 12) + 5, Access::Read), Ok(Location::Vram(0x7005)));
+    memory.write(Physical::local(TABLES[0] + 8), &(TABLES[1] | PTE_VALID)).expect("in VRAM");
+    memory.write(Physical::local(TABLES[1] + 1025 * 8), &(RWX | 0x7000)).expect("in VRAM");
+    assert_eq!(space.locate((1 << 23) + (1025 << 12) + 5, Access::Read), Ok(Physical::local(0x7005)));
 }
 
 #[test]
@@ -287,9 +293,9 @@ fn vmid0_decodes_aperture_and_flat_table() {
     let start = 0x7fff_0000_0000;
     let space =
         space(&memory, Root { base: 0x2000, depth: 0, start, end: start + 0xff_ffff, kind, ..root() });
-    memory.write(Location::Vram(0x2000 + 600 * 8), &(RWX | PTE_SYSTEM | 0x10_3000)).expect("in VRAM");
-    assert_eq!(space.locate(0x80_0000_0040, Access::Write), Ok(Location::Vram(0x1040)));
-    assert_eq!(space.locate(start + 600 * 4096 + 4, Access::Read), Ok(Location::System(0x10_3004)));
+    memory.write(Physical::local(0x2000 + 600 * 8), &(RWX | PTE_SYSTEM | 0x10_3000)).expect("in VRAM");
+    assert_eq!(space.locate(0x80_0000_0040, Access::Write), Ok(Physical::local(0x1040)));
+    assert_eq!(space.locate(start + 600 * 4096 + 4, Access::Read), Ok(Physical::system(0x10_3004)));
     assert!(space.translate(start - 1, Access::Read).is_err());
     assert!(space.translate(start + 0x100_0000, Access::Read).is_err());
     // The aperture is longer than VRAM after its offset: the last page translates and then finds no memory.
@@ -324,13 +330,13 @@ fn copies_cross_pages_and_stop_at_the_hole() {
     let memory = memory();
     let space = space(&memory, root());
     tables(&memory, RWX | 0x7000);
-    memory.write(Location::Vram(ENTRIES[3] + 8), &(RWX | 0x5000)).expect("in VRAM");
+    memory.write(Physical::local(ENTRIES[3] + 8), &(RWX | 0x5000)).expect("in VRAM");
     let data: Vec<u8> = (0..=255).collect();
     space.write_bytes(VA + 0xf80, &data).expect("both pages mapped");
     let mut back = vec![0; 256];
     space.read_bytes(VA + 0xf80, &mut back).expect("both pages mapped");
     assert_eq!(back, data);
-    assert_eq!(memory.read(Location::Vram(0x5000)), Ok(0x80u8));
+    assert_eq!(memory.read(Physical::local(0x5000)), Ok(0x80u8));
     let fault = space.write_bytes(VA + 0x1f80, &data).expect_err("the third page is a hole");
     assert_eq!((fault.va, fault.kind), (VA + 0x2000, FaultKind::NotPresent));
 }
@@ -389,7 +395,7 @@ fn translation_that_outlives_an_invalidation_serves_loads_of_vram_until_the_next
     let memory = memory();
     let (space, faults) = faulty(&memory, "tlb-stale@2");
     for (at, value) in [(0x10_0000, 1u32), (0x20_0000, 2)] {
-        memory.write(Location::Vram(at), &value).expect("in VRAM");
+        memory.write(Physical::local(at), &value).expect("in VRAM");
     }
     let read = || space.read::<u32>(VA).ok();
     tables(&memory, 0x10_0000 | RWX);

@@ -4,7 +4,7 @@ use belfry_isa::mem::Access;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::{AddressSpace, Fault, FaultKind};
-use crate::memory::Location;
+use crate::memory::Physical;
 
 impl AddressSpace {
     /// Copies bytes out; stops at the first fault, when the rest of `out` is unchanged.
@@ -84,7 +84,7 @@ impl AddressSpace {
     ///
     /// A page that is not mapped or does not allow the access, and [`FaultKind::Bus`] for a page whose
     /// location has no address.
-    pub fn locate(&self, va: u64, access: Access) -> Result<Location, Fault> {
+    pub fn locate(&self, va: u64, access: Access) -> Result<Physical, Fault> {
         let bus = Fault::new(va, access, FaultKind::Bus);
         self.translate(va, access)?.locate(va).ok_or(bus)
     }

@@ -7,7 +7,7 @@ use belfry_isa::mem::Access;
 
 use super::{Fault, FaultKind, Root, RootKind};
 use crate::chip::{Entry, Page};
-use crate::memory::{Location, Memory, Slice};
+use crate::memory::{Memory, Physical, Slice};
 
 /// A successful walk: a block of virtual addresses that is contiguous in physical memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct Translation {
     /// Bytes in the block: a page, a huge page, or the fragment its entry declares.
     pub len: u64,
     /// Location of the block.
-    pub location: Location,
+    pub location: Physical,
     /// Loads are allowed.
     pub readable: bool,
     /// Stores and atomics are allowed.
@@ -59,7 +59,7 @@ impl Translation {
     }
 
     /// Physical location of `va`, which lies in the block.
-    pub(crate) fn locate(&self, va: u64) -> Option<Location> {
+    pub(crate) fn locate(&self, va: u64) -> Option<Physical> {
         self.location.checked_add(va.wrapping_sub(self.va))
     }
 }
@@ -94,7 +94,7 @@ pub(super) fn walk(
     if let RootKind::Vmid0 { fb_start, fb_end, fb_offset } = root.kind
         && (fb_start..=fb_end).contains(&va)
     {
-        let location = Location::Vram(fb_offset);
+        let location = Physical::local(fb_offset);
         let len = (fb_end - fb_start).saturating_add(1);
         return Ok(Translation {
             va: fb_start,
@@ -115,8 +115,7 @@ pub(super) fn walk(
             0 => (offset >> shift) & ((1 << root.block_size) - 1),
             _ => (offset >> shift) & ((1 << LEVEL_BITS) - 1),
         };
-        let address = table.address.checked_add(index << 3).ok_or_else(|| fault(FaultKind::Bus, level))?;
-        let location = if table.system { Location::System(address) } else { Location::Vram(address) };
+        let location = table.at.checked_add(index << 3).ok_or_else(|| fault(FaultKind::Bus, level))?;
         let block =
             memory.block(slice, location, Access::Read).ok_or_else(|| fault(FaultKind::Bus, level))?;
         let atomic = block.atomic_u64().ok_or_else(|| fault(FaultKind::Bus, level))?;
@@ -134,14 +133,13 @@ fn leaf(entry: Page, shift: u32, level: u32, va: u64, access: Access) -> Result<
     let fault = |kind| Fault { va, access, kind, level: u8::try_from(level).ok() };
     let Page { readable, writable, executable, .. } = entry;
     let page = 1u64 << shift;
-    let physical = entry.address & !(page - 1);
+    let physical = entry.at.offset & !(page - 1);
     let page_va = va & !(page - 1);
     // A fragment is a promise that 2^n pages around this one are contiguous, too. It only counts where both sides are
     // aligned alike, and never beyond the 2 MiB that one PTB maps.
     let fragment = 1u64 << (PAGE_SHIFT + u32::from(entry.fragment.min(LEVEL_BITS as u8)));
     let len = if fragment > page && (page_va ^ physical) & (fragment - 1) == 0 { fragment } else { page };
-    let base = physical & !(len - 1);
-    let location = if entry.system { Location::System(base) } else { Location::Vram(base) };
+    let location = entry.at.masked(!(page - 1)).masked(!(len - 1));
     let translation = Translation { va: va & !(len - 1), len, location, readable, writable, executable };
     if translation.allows(access) { Ok(translation) } else { Err(fault(FaultKind::refusal(access))) }
 }

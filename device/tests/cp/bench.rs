@@ -15,7 +15,7 @@ use belfry_abi::signal::{AMD_SIGNAL_KIND_USER, AmdSignal};
 use belfry_device::Activity;
 use belfry_device::chip::{CuMask, PteFormat, SqInterrupt, gfx1100};
 use belfry_device::cp::{AqlConfig, AqlQueue, CpEnv, CpInterrupts, QueueError};
-use belfry_device::memory::{Location, Memory};
+use belfry_device::memory::{Memory, Physical};
 use belfry_device::queue::{BlockedOn, Progress, QueueEngine as _, QueueIdentity};
 use belfry_device::sdma::{Movers, SdmaEnv};
 use belfry_device::shader::{ShaderConfig, ShaderEngine, WaveFailure};
@@ -230,7 +230,7 @@ impl Bench {
     pub(crate) fn map(&self, va: u64, offset: u64, flags: u64) {
         let mut table = TABLES;
         for shift in [39, 30, 21] {
-            let entry = Location::Vram(table + ((va >> shift) & 511) * 8);
+            let entry = Physical::local(table + ((va >> shift) & 511) * 8);
             let mut next: u64 = self.memory.read(entry).expect("in VRAM");
             if next == 0 {
                 next = self.next_table.fetch_add(PAGE_SIZE, Ordering::Relaxed) | PTE_VALID;
@@ -239,7 +239,7 @@ impl Bench {
             table = next & !0xfff;
         }
         self.memory
-            .write(Location::Vram(table + ((va >> 12) & 511) * 8), &(offset | flags))
+            .write(Physical::local(table + ((va >> 12) & 511) * 8), &(offset | flags))
             .expect("in VRAM");
     }
 

@@ -141,7 +141,7 @@ fn inspector_tells_of_a_running_grid_what_its_driver_has_set_up() {
     assert_eq!(names.first(), Some(&"PDB2"), "{walk:?}");
     let memory = walk.memory.clone().unwrap();
     let page = u64::from_str_radix(memory.strip_prefix("system 0x").unwrap(), 16).unwrap();
-    let page = belfry_device::memory::Location::System(page);
+    let page = belfry_device::memory::Physical::system(page);
     let backwards = inspector.backwards(page).unwrap();
     assert!(
         backwards.complete && backwards.mapped.iter().any(|(pasid, va, _)| (*pasid, va.0) == (0x8001, at))

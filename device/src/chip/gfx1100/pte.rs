@@ -3,11 +3,18 @@
 use belfry_abi::gpuvm::PteFlags;
 
 use crate::chip::{Entry, Page, Table};
+use crate::memory::Physical;
+
+/// Returns the place of an address in an entry: memory of the system by the entry's bit, else VRAM.
+#[inline]
+fn place(entry: PteFlags, address: u64) -> Physical {
+    if entry.system() { Physical::system(address) } else { Physical::local(address) }
+}
 
 #[inline]
 pub(in crate::chip) fn table(bits: u64) -> Table {
     let entry = PteFlags::from_bits(bits);
-    Table { address: entry.table_address(), system: entry.system() }
+    Table { at: place(entry, entry.table_address()) }
 }
 
 #[inline]
@@ -30,8 +37,7 @@ pub(in crate::chip) fn entry(bits: u64, level: u32) -> Entry {
 #[inline]
 pub(in crate::chip) fn page(entry: PteFlags) -> Page {
     Page {
-        address: entry.address(),
-        system: entry.system(),
+        at: place(entry, entry.address()),
         readable: entry.readable(),
         writable: entry.writeable(),
         executable: entry.executable(),
@@ -52,15 +58,14 @@ mod tests {
     fn entries_above_the_last_level_are_tables_unless_they_say_otherwise() {
         let bits = PTE_VALID | PTE_SYSTEM | PTE_READABLE | 0x1234_5000;
         let page = Page {
-            address: 0x1234_5000,
-            system: true,
+            at: Physical::system(0x1234_5000),
             readable: true,
             writable: false,
             executable: false,
             fragment: 0,
         };
         assert_eq!(entry(bits, 0), Entry::Page(page));
-        assert_eq!(entry(bits, 1), Entry::Table(Table { address: 0x1234_5000, system: true }));
+        assert_eq!(entry(bits, 1), Entry::Table(Table { at: Physical::system(0x1234_5000) }));
         assert_eq!(entry(bits | PDE_PTE, 1), Entry::Page(page));
         assert_eq!(entry(bits & !PTE_VALID, 0), Entry::Absent);
         for level in [0, 1] {

@@ -28,20 +28,20 @@ mod tests {
 
     use super::*;
     use crate::chip::{Page, Table};
+    use crate::memory::Physical;
 
     #[test]
     fn entries_above_the_last_level_are_tables_unless_they_say_otherwise() {
         let bits = PTE_VALID | PTE_SYSTEM | PTE_READABLE | 0x1234_5000 | gfx12::pte_mtype(MTYPE_UC);
         let page = Page {
-            address: 0x1234_5000,
-            system: true,
+            at: Physical::system(0x1234_5000),
             readable: true,
             writable: false,
             executable: false,
             fragment: 0,
         };
         assert_eq!((entry(bits, 0), entry(bits | PTE_IS_PTE, 0)), (Entry::Page(page), Entry::Page(page)));
-        let table = Table { address: 0x1234_5000, system: true };
+        let table = Table { at: Physical::system(0x1234_5000) };
         assert_eq!(entry(bits, 1), Entry::Table(table));
         assert_eq!(entry(bits | PDE_PTE, 1), Entry::Table(table), "the bit of gfx11 is one of the type");
         assert_eq!(entry(bits | PTE_IS_PTE, 2), Entry::Page(page));

@@ -6,6 +6,8 @@ use crate::chip::Entry;
 #[cfg(test)]
 use crate::chip::Table;
 use crate::chip::gfx1100;
+#[cfg(test)]
+use crate::memory::{Aperture, Physical};
 
 pub(in crate::chip) use gfx1100::pte::table;
 
@@ -51,13 +53,13 @@ pub(in crate::chip) fn shape(depth: u32, block_size: u32) -> Option<(u32, u32)> 
 #[cfg(test)]
 pub(in crate::chip) fn directory(table: Table, level: u32) -> u64 {
     use belfry_abi::gpuvm::{PTE_SYSTEM, PTE_TF, PTE_VALID};
-    let flags = PTE_VALID | if table.system { PTE_SYSTEM } else { 0 };
+    let flags = PTE_VALID | if table.at.aperture == Aperture::System { PTE_SYSTEM } else { 0 };
     let own = match level {
         PDB1 => gfx9::pde_bfs(PDB0_ENTRIES),
         PDB0 => PTE_TF,
         _ => 0,
     };
-    table.address | flags | own
+    table.at.offset | flags | own
 }
 
 #[cfg(test)]
@@ -68,7 +70,7 @@ mod tests {
 
     #[test]
     fn directories_lead_further_by_the_bit_of_their_level() {
-        let next = Table { address: 0x1234_5000, system: false };
+        let next = Table { at: Physical::local(0x1234_5000) };
         for level in 1..=3 {
             assert_eq!(entry(directory(next, level), level), Entry::Table(next), "level {level}");
         }

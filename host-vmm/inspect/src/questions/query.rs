@@ -8,7 +8,7 @@ use belfry_abi::pm4::Opcode;
 use belfry_abi::sdma::Op;
 use belfry_device::Gpu;
 use belfry_device::inspect::{AccessRange, BreakOn, InspectError, MemoryAs, WaveId, WaveParts};
-use belfry_device::memory::Location;
+use belfry_device::memory::Physical;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -65,8 +65,8 @@ pub fn answer(gpu: &Gpu, question: &str) -> Result<Value, QuestionError> {
         ("waves", []) => said(inspector.waves()),
         ("wave", [wave, rest @ ..]) => said(inspector.wave(wave_id(wave)?, parts(rest)?)),
         ("walk", [pasid, address]) => said(inspector.walk(number(pasid)?, number(address)?)),
-        ("backwards", ["vram", address]) => said(inspector.backwards(Location::Vram(number(address)?))),
-        ("backwards", ["system", address]) => said(inspector.backwards(Location::System(number(address)?))),
+        ("backwards", ["vram", address]) => said(inspector.backwards(Physical::local(number(address)?))),
+        ("backwards", ["system", address]) => said(inspector.backwards(Physical::system(number(address)?))),
         ("registers", []) => said(inspector.registers(None)),
         ("registers", [block]) => said(inspector.registers(Some(block))),
         ("unmodelled", []) => value(&inspector.unmodelled()),
