@@ -209,7 +209,7 @@ pub fn milliseconds(duration: Duration) -> f64 {
 mod tests {
     use super::*;
 
-    const TEXT: &str = r#"{"started":7,"pid":3,"end":"signalled","signal":9,"counted":false,"program":"p","arguments":["a"],"start_ms":1.5,"program_ms":2.0,"dispatches":4,"waves":5,"wave_instructions":6,"doorbells":{"trapped":1,"woken":2,"polled":3},"page_walks":8,"interrupts":9,"errors":{"e":1},"reasons":{"e":"why"},"unmodelled":[{"register":"R","reads":1,"writes":2}]}"#;
+    const TEXT: &str = r#"{"started":7,"pid":3,"end":"signalled","signal":9,"counted":false,"program":"p","arguments":["a"],"start_ms":1.5,"program_ms":2.0,"dispatches":4,"waves":5,"wave_instructions":6,"doorbells":{"trapped":1,"woken":2,"polled":3},"page_walks":8,"processor_ms":{"program":0.0,"waits":0.0,"workers":0.0,"device":0.0},"interrupts":9,"errors":{"e":1},"reasons":{"e":"why"},"unmodelled":[{"register":"R","reads":1,"writes":2}]}"#;
 
     #[test]
     fn line_of_a_process_is_read_as_it_was_written() {

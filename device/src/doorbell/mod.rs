@@ -224,7 +224,7 @@ impl Doorbells {
         }
     }
 
-    /// Gives a doorbell to a ring or a queue, or to nobody; does nothing if the doorbell does not exist. Those of the
+    /// Gives a doorbell to a ring or a queue, or takes it from its owner; does nothing if the doorbell does not exist. Those of the
     /// interrupt handler are [set](Self::set_interrupts) by their offsets.
     pub(crate) fn own(&self, doorbell: DoorbellIndex, owner: Owner) {
         let Some(at) = number(doorbell.offset()) else { return };

@@ -39,7 +39,7 @@ mod held;
 pub struct OnDevice {
     #[cfg(debug_assertions)]
     before: u8,
-    /// It ends on the thread that it began on.
+    /// Keeps the value on the thread that it began on.
     _thread: PhantomData<*const ()>,
 }
 

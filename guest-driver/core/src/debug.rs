@@ -126,7 +126,12 @@ pub(crate) fn debug_acquired<O: Os>(node: &ProcessNode<O>, state: &mut Locked<'_
 
 /// Gives the schedulers of all devices what is set (`kfd_dbg_set_mes_debug_mode`). A device that was lost does not keep the others from it.
 pub(crate) fn apply_debug<O: Os>(process: &Process<O>, state: &mut Locked<'_, O>) -> Result<()> {
-    process.nodes.devices().fold(Ok(()), |all, node| all.and(apply_debug_on(node, state)))
+    // A device that fails keeps no other from its settings.
+    let mut all = Ok(());
+    for node in process.nodes.devices() {
+        all = all.and(apply_debug_on(node, state));
+    }
+    all
 }
 
 /// Gives the scheduler of a node's device what is set. Who has no address space there has no waves.

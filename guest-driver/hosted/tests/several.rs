@@ -144,7 +144,8 @@ fn vram_is_the_gpu_s_own_and_system_memory_is_reached_by_all() {
     // The second one has VRAM of its own, which is mapped through its own render node.
     client.gpu_id = ids[1];
     let other = client.alloc(PAGE, AllocFlags::VRAM | AllocFlags::PUBLIC | RW).unwrap();
-    (vram.quad(0).store(1, Ordering::Relaxed), other.quad(0).store(2, Ordering::Relaxed));
+    vram.quad(0).store(1, Ordering::Relaxed);
+    other.quad(0).store(2, Ordering::Relaxed);
     assert_eq!((vram.quad(0).load(Ordering::Relaxed), other.handle >> 32), (1, u64::from(ids[1])));
     // A descriptor tells whose memory it is.
     for (buffer, id) in [(&vram, ids[0]), (&other, ids[1])] {

@@ -9,7 +9,7 @@ use std::time::Instant;
 use belfry_device::{CodeTimes, ticks};
 use belfry_report::{CodeOfProcess, ProcessorTime};
 
-use crate::summary;
+use crate::settings::settings;
 
 /// Nanoseconds of processor time that threads of the program have spent in waits of ROCr.
 static WAITS: AtomicU64 = AtomicU64::new(0);
@@ -40,7 +40,7 @@ pub(crate) fn begin() {
 
 /// Runs a wait of ROCr, and counts its processor time if a summary is wanted.
 pub(crate) fn of_wait<R>(wait: impl FnOnce() -> R) -> R {
-    if !summary::is_wanted() {
+    if settings().is_none_or(|settings| settings.summary.is_none()) {
         return wait();
     }
     let before = nanoseconds(libc::CLOCK_THREAD_CPUTIME_ID);

@@ -19,7 +19,7 @@ pub struct Usage {
 ///
 /// # Errors
 ///
-/// Those of the system, of a child that was waited for already as well.
+/// Errors of the system; a child that was waited for already is one.
 pub fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<Usage>> {
     let descriptor = open(child.id())?;
     let until = Instant::now() + limit;

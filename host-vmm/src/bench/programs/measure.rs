@@ -241,9 +241,9 @@ mod tests {
         let report: Report = serde_json::from_str(
             r#"{"exit_status":0,"processes":[
                 {"wave_instructions":5,"processor_ms":{"program":1000,"waits":500,"workers":250,"device":1},
-                 "peak_bytes":7,"code":{"instructions":4,"ms":100,"handlers":{"v_a":[1,50]}}},
+                 "peak_bytes":7,"code":{"instructions":4,"ms":100,"handlers":{"v_a":[1,500]}}},
                 {"wave_instructions":6,"processor_ms":{"program":500,"waits":0,"workers":250,"device":1},
-                 "peak_bytes":9,"code":{"instructions":6,"ms":100,"handlers":{"v_a":[2,25],"v_b":[1,1]}}}]}"#,
+                 "peak_bytes":9,"code":{"instructions":6,"ms":100,"handlers":{"v_a":[2,250],"v_b":[1,1]}}}]}"#,
         )
         .unwrap();
         let run = sum(&report, &ended(), Some(1.5));
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!((run.instructions, run.figure), (11, Some(1.5)));
         let code = run.code.unwrap();
         assert_eq!((code.instructions, code.time), (10, 0.2));
-        assert_eq!(code.handlers["v_a"], (3, 0.075));
+        assert_eq!(code.handlers["v_a"], (3, 0.75));
     }
 
     #[test]

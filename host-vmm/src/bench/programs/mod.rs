@@ -1,6 +1,6 @@
 //! `belfry bench programs`: whole programs that others wrote, and some of belfry's own, under `belfry exec`.
 //!
-//! How the figures come about: docs/performance.md, "Whole programs".
+//! The origin of the figures: docs/performance.md, "Whole programs".
 
 mod list;
 mod measure;

@@ -1,6 +1,6 @@
 //! Machine code of regions, and how it is entered.
 //!
-//! What makes it is behind a port, [`Compiler`]: execution names no compiler.
+//! A compiler makes it behind a port, [`Compiler`]: execution names none.
 
 #![expect(unsafe_code, reason = "runs code that was made for this")]
 

@@ -1,4 +1,4 @@
-//! How waves go on: the loop over handlers, turns, rounds, barriers, and what they share.
+//! The way in which waves go on: the loop over handlers, turns, rounds, barriers, and what they share.
 
 pub(crate) mod barrier;
 pub(super) mod dispatch;

@@ -1,4 +1,4 @@
-//! What can be known about a region before code is made for it.
+//! Facts about a region that are known before code is made for it.
 //!
 //! Nothing here names a processor: back ends take what they need from here, never the other way round.
 

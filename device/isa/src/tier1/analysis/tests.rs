@@ -1,4 +1,4 @@
-//! What is neutral stays so.
+//! Neutral modules stay neutral.
 
 use std::fs;
 use std::path::{Path, PathBuf};
