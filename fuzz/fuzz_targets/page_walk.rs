@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 
 use arbitrary::Arbitrary;
 use belfry_device::chip::PteFormat;
-use belfry_device::memory::{Location, Memory};
+use belfry_device::memory::{self, Memory};
 use belfry_device::vm::{AddressSpace, Root, RootKind};
 use belfry_fuzz::chips::On;
 use belfry_fuzz::walker::{Physical, Walker};
@@ -316,9 +316,9 @@ impl Pair {
     }
 }
 
-fn location(at: Physical) -> Location {
+fn location(at: Physical) -> memory::Physical {
     match at {
-        Physical::Vram(offset) => Location::Vram(offset),
-        Physical::System(address) => Location::System(address),
+        Physical::Vram(offset) => memory::Physical::local(offset),
+        Physical::System(address) => memory::Physical::system(address),
     }
 }

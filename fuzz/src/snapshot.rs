@@ -5,8 +5,8 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 
 use belfry_device::record::digest;
-use belfry_snapshot::{SavedBoard, SavedCmos, SavedHosted, SavedMachine, SavedVcpu, file};
 pub use belfry_snapshot::{Head, Kind, Section};
+use belfry_snapshot::{SavedBoard, SavedCmos, SavedHosted, SavedMachine, SavedVcpu, file};
 use belfry_virtio::saved::{SavedBlock, SavedChain, SavedConsole, SavedDevice, SavedQueue, SavedVirtio};
 use rustix::fs::MemfdFlags;
 
