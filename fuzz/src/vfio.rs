@@ -47,6 +47,11 @@ impl Card {
     }
 }
 
+/// The region of a base address register, or of the expansion ROM.
+fn of_bar(bar: u8) -> u8 {
+    if bar == pci::BAR_ROM { 6 } else { bar }
+}
+
 impl Function for Card {
     fn config_read(&self, offset: usize, data: &mut [u8]) {
         self.region(7, |bytes| data.copy_from_slice(&bytes[offset..][..data.len()]));
@@ -57,7 +62,7 @@ impl Function for Card {
     }
 
     fn bar_read(&self, bar: u8, offset: u64, data: &mut [u8]) -> Result<(), i32> {
-        self.region(bar, |bytes| data.copy_from_slice(&bytes[offset as usize..][..data.len()]));
+        self.region(of_bar(bar), |bytes| data.copy_from_slice(&bytes[offset as usize..][..data.len()]));
         Ok(())
     }
 
@@ -66,7 +71,7 @@ impl Function for Card {
         if bar == pci::BAR_REGISTERS && data.len() != 4 {
             return Err(libc::EIO);
         }
-        self.region(bar, |bytes| bytes[offset as usize..][..data.len()].copy_from_slice(data));
+        self.region(of_bar(bar), |bytes| bytes[offset as usize..][..data.len()].copy_from_slice(data));
         Ok(())
     }
 
