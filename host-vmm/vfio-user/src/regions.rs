@@ -89,7 +89,8 @@ impl Regions {
         }
         match index {
             VFIO_PCI_CONFIG_REGION_INDEX => Ok(Target::Config),
-            VFIO_PCI_ROM_REGION_INDEX => Ok(Target::Bar(BAR_ROM)),
+            // A ROM that is absent has not even empty accesses.
+            VFIO_PCI_ROM_REGION_INDEX if region.size > 0 => Ok(Target::Bar(BAR_ROM)),
             bar @ 0..=5 => Ok(Target::Bar(bar as u8)),
             _ => Err(libc::EINVAL),
         }
@@ -167,6 +168,7 @@ mod tests {
 
     #[test]
     fn expansion_rom_is_a_region_that_is_read_only() {
+        assert_eq!(regions().resolve(6, 0, 0), Err(libc::EINVAL));
         let regions = regions().with_rom(0x800);
         assert_eq!(regions.resolve(6, 0x7fc, 4), Ok(Target::Bar(BAR_ROM)));
         assert_eq!(regions.resolve(6, 0x7fd, 4), Err(libc::EINVAL));
