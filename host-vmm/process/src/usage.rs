@@ -1,10 +1,13 @@
 //! Ends of children with the processor time that they and their own children took.
-#![expect(unsafe_code, reason = "wait4 and descriptors of processes have no wrapper in the standard library")]
+#![expect(unsafe_code, reason = "wait4 has no wrapper in the standard library")]
 
 use std::io;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::process::Child;
 use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 /// End of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,39 +24,30 @@ pub struct Usage {
 ///
 /// Errors of the system; a child that was waited for already is one.
 pub fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<Usage>> {
-    let descriptor = open(child.id())?;
-    let until = Instant::now() + limit;
-    loop {
-        let left = until.saturating_duration_since(Instant::now());
-        let ms = i32::try_from(left.as_millis()).unwrap_or(i32::MAX);
-        let mut poll = libc::pollfd { fd: descriptor.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one entry, which is this function's own.
-        let ready = unsafe { libc::poll(&raw mut poll, 1, ms) };
-        match ready {
-            1 => return reap(child.id()).map(Some),
-            0 if left.is_zero() || until <= Instant::now() => {
-                child.kill()?;
-                reap(child.id())?;
-                return Ok(None);
-            }
-            0 => {}
-            _ => {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            }
-        }
+    if ends_within(Pid::from_child(child), limit)? {
+        return reap(child.id()).map(Some);
     }
+    child.kill()?;
+    reap(child.id())?;
+    Ok(None)
 }
 
-fn open(pid: u32) -> io::Result<OwnedFd> {
-    // SAFETY: the call takes a number and flags; it touches no memory.
-    let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    match i32::try_from(descriptor) {
-        // SAFETY: the kernel has just made the descriptor for this call alone.
-        Ok(descriptor) if descriptor >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
-        _ => Err(io::Error::last_os_error()),
+/// Waits for the end of a child that is not reaped yet; false if it takes longer than `limit`.
+///
+/// # Errors
+///
+/// Errors of the system; a time limit that it has no form for.
+pub fn ends_within(child: Pid, limit: Duration) -> io::Result<bool> {
+    let process = pidfd_open(child, PidfdFlags::empty())?;
+    let deadline = Instant::now() + limit;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&left)) {
+            Ok(ready) => return Ok(ready > 0),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
 }
 

@@ -4,11 +4,11 @@ use std::io::Read;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use belfry_process::usage::ends_within;
+use rustix::process::{Pid, Signal, kill_process_group};
 
 /// Most that is kept of one output stream, in bytes.
 const KEPT: u64 = 1 << 20;
@@ -80,28 +80,14 @@ pub fn run_with_input(mut command: Command, input: Stdio, limit: Duration) -> Re
     // Before it is reaped, so that the number cannot be another group's; the group may have no process left.
     let _ = kill_process_group(pid, Signal::KILL);
     let status = child.wait().with_context(|| format!("cannot wait for {name}"))?;
-    let ended = if ended_in_time? { status.into() } else { Ended::TimedOut(limit) };
+    let ended =
+        if ended_in_time.context("waiting for its end")? { status.into() } else { Ended::TimedOut(limit) };
     let mut stderr = text(&stderr);
     if let Some(waiting) = waiting {
         stderr.push_str("\n--- its threads before it was killed\n");
         stderr.push_str(&waiting);
     }
     Ok(Outcome { ended, stdout: text(&stdout), stderr })
-}
-
-/// Waits for the end of a child that is not reaped yet.
-fn ends_within(pid: Pid, limit: Duration) -> Result<bool> {
-    let process = pidfd_open(pid, PidfdFlags::empty()).context("pidfd_open")?;
-    let deadline = Instant::now() + limit;
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let left = Timespec::try_from(left).context("the time limit")?;
-        match poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&left)) {
-            Ok(ready) => return Ok(ready > 0),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error).context("poll"),
-        }
-    }
 }
 
 /// Reads a pipe to its end on a thread of its own.
