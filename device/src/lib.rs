@@ -25,6 +25,7 @@ pub mod interrupt;
 pub mod io;
 pub mod lock;
 pub mod memory;
+mod moments;
 pub mod own_bars;
 mod pci;
 mod pm4;
@@ -44,6 +45,7 @@ pub mod stats;
 mod stops;
 mod threads;
 pub mod time;
+pub mod tools;
 pub mod trace;
 pub mod vm;
 

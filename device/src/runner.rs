@@ -8,7 +8,6 @@ use belfry_abi::doorbell::DoorbellIndex;
 
 use crate::config::processors;
 use crate::doorbell::{DoorbellWatch, Doorbells, InterruptDoorbell};
-use crate::faults::Faults;
 use crate::firmware::{FirmwareList, Served, Turn};
 use crate::interrupt::Interrupts;
 use crate::lock::{Mutex, MutexGuard, ThisDevice, rank};
@@ -16,9 +15,9 @@ use crate::own_bars::OwnBars;
 use crate::pci::SharedControl;
 use crate::spent::{self, Part};
 use crate::stats::{Counters, count};
-use crate::stops::Stops;
 use crate::threads::Wake;
 use crate::threads::patience::{self, Patience};
+use crate::tools::Tools;
 
 /// Shortest and longest time between two looks at doorbells that a host does not announce: the first after some
 /// activity, the second after a long rest.
@@ -67,10 +66,8 @@ pub(crate) struct RunnerPorts {
     pub(crate) watch: Arc<DoorbellWatch>,
     pub(crate) wake: Arc<Wake>,
     pub(crate) counters: Arc<Counters>,
-    /// Switch that halts all waves and queues.
-    pub(crate) stops: Arc<Stops>,
-    /// Injected faults, which hold events back on purpose.
-    pub(crate) faults: Faults,
+    /// The tools, which halt queues and waves, and hold events back.
+    pub(crate) tools: Tools,
     /// True if doorbells may be written without a notice to the device.
     pub(crate) polls: bool,
     /// The device's own BARs, which tell if waves and engines may write doorbells.
@@ -80,7 +77,7 @@ pub(crate) struct RunnerPorts {
 impl RunnerPorts {
     /// Returns true if the function may touch memory.
     fn may_serve(&self) -> bool {
-        self.control.bus_master() && !self.faults.is_removed()
+        self.control.bus_master() && !self.tools.is_removed()
     }
 }
 
@@ -191,7 +188,7 @@ impl Runner {
     /// go on with it.
     pub(crate) fn serve(&self, doorbell: DoorbellIndex) -> bool {
         let Ok(mut state) = self.state.try_lock() else { return false };
-        if state.mode != Mode::Serving || !self.ports.may_serve() || self.ports.stops.is_halted() {
+        if state.mode != Mode::Serving || !self.ports.may_serve() || self.ports.tools.is_halted() {
             return false;
         }
         for _ in 0..LOOKS {
@@ -281,11 +278,11 @@ impl Runner {
 
     /// Raises late interrupts that are due. Shortens the turn to the time at which the next held-back event is due.
     fn until_due(&self, turn: Turn) -> Turn {
-        if !self.ports.faults.is_on() {
+        if !self.ports.tools.may_strike() {
             return turn;
         }
         self.ports.interrupts.raise_late();
-        self.ports.faults.next_due().map_or(turn, |due| turn.min(Turn::After(due)))
+        self.ports.tools.faults().next_due().map_or(turn, |due| turn.min(Turn::After(due)))
     }
 
     /// Ends the thread. No pass begins afterwards: it would find the kernel's rings still active.
@@ -306,7 +303,7 @@ impl State {
             ports.interrupts.set_rptr(ports.doorbells.load32(offset));
         }
         self.follow(ports);
-        if self.mode != Mode::Serving || ports.stops.is_halted() {
+        if self.mode != Mode::Serving || ports.tools.is_halted() {
             return Turn::WhenWoken;
         }
         let turn = self.firmware.pass();

@@ -11,7 +11,9 @@ use belfry_isa::code_store::KeptCounts;
 
 use crate::guest_error::GuestError;
 use crate::lock::{Mutex, rank};
-use crate::trace::Tracer;
+use crate::moments::Moment;
+use crate::tools::Tools;
+use crate::trace::Engine;
 pub(crate) use save::SavedCounters;
 
 /// A snapshot of the counters since the device was made; resets do not clear them.
@@ -70,18 +72,6 @@ pub struct Stats {
     pub reasons: BTreeMap<GuestError, String>,
 }
 
-/// Function that receives errors.
-type Tell = dyn Fn(GuestError, std::fmt::Arguments<'_>) + Send + Sync;
-
-/// Listener for errors.
-struct Listener(Box<Tell>);
-
-impl std::fmt::Debug for Listener {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Listener")
-    }
-}
-
 /// The live counters of the front end.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -104,8 +94,7 @@ pub(crate) struct Counters {
     errors: Mutex<BTreeMap<GuestError, u64>, rank::Counters>,
     reasons: Mutex<BTreeMap<GuestError, String>, rank::Counters>,
     unmodelled: Mutex<BTreeMap<Cow<'static, str>, u64>, rank::Counters>,
-    tracer: Tracer,
-    listener: Option<Listener>,
+    tools: Tools,
 }
 
 /// Adds one.
@@ -135,41 +124,29 @@ fn tally<N: Clone + Ord + std::fmt::Display>(
 }
 
 impl Counters {
-    /// Counters that are all zero; refusals are recorded.
-    pub(crate) fn new(tracer: Tracer) -> Self {
-        Self { tracer, ..Self::default() }
-    }
-
-    /// Adds a listener for errors.
-    pub(crate) fn telling(
-        self,
-        tell: impl Fn(GuestError, std::fmt::Arguments<'_>) + Send + Sync + 'static,
-    ) -> Self {
-        Self { listener: Some(Listener(Box::new(tell))), ..self }
+    /// Counters that are all zero; the tools hear of refusals.
+    pub(crate) fn new(tools: Tools) -> Self {
+        Self { tools, ..Self::default() }
     }
 
     /// Counts a named error, and logs it the first few times and then more and more rarely. Keeps the details
     /// of the first.
     pub(crate) fn error(&self, error: GuestError, details: std::fmt::Arguments<'_>) {
-        self.tracer.refused(&error, details);
-        self.tell(error, details);
+        self.tools.tell(|| Moment::Refused { error, details }.on(Engine::Device));
         if tally(&self.errors, &error, details) == 1 {
             let reason = details.to_string().chars().take(REASON).collect();
             self.reasons.lock().unwrap_or_else(PoisonError::into_inner).insert(error, reason);
         }
     }
 
-    /// Passes an error to the listener, if there is one, without counting it, for a case that hardware
-    /// handles in its own way.
+    /// Tells the tools of an error without counting it, for a case that hardware handles in its own way.
     pub(crate) fn tell(&self, error: GuestError, details: std::fmt::Arguments<'_>) {
-        if let Some(Listener(tell)) = &self.listener {
-            tell(error, details);
-        }
+        self.tools.tell(|| Moment::Handled { error, details }.on(Engine::Device));
     }
 
     /// Counts and logs a field of a request that is answered without doing what the field asks.
     pub(crate) fn unmodelled(&self, name: &'static str, details: std::fmt::Arguments<'_>) {
-        self.tracer.refused(&name, details);
+        self.tools.tell(|| Moment::Unmodelled { name, details }.on(Engine::Device));
         tally(&self.unmodelled, &Cow::Borrowed(name), details);
     }
 

@@ -11,7 +11,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,6 +18,7 @@ use belfry_isa::exec::{Place, Touch};
 use belfry_isa::mem::Access;
 
 use crate::lock::{Condvar, Mutex, MutexGuard, rank};
+use crate::moments::{Asked, Asks};
 
 /// Most breakpoints.
 const MAX_BREAKS: usize = 64;
@@ -155,22 +155,23 @@ struct State {
 /// State of the halt, and the breakpoints.
 #[derive(Default)]
 pub(crate) struct Stops {
-    halted: AtomicBool,
-    waves: AtomicBool,
-    packets: AtomicBool,
-    registers: AtomicBool,
-    lines: AtomicBool,
+    asked: Arc<Asked>,
     state: Mutex<State, rank::Stops>,
     told: Condvar,
 }
 
 impl fmt::Debug for Stops {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stops").field("halted", &self.halted).finish_non_exhaustive()
+        f.debug_struct("Stops").field("halted", &self.is_halted()).finish_non_exhaustive()
     }
 }
 
 impl Stops {
+    /// No breakpoints; `asked` has the requests of them.
+    pub(crate) fn new(asked: Arc<Asked>) -> Self {
+        Self { asked, ..Self::default() }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State, rank::Stops> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -178,13 +179,13 @@ impl Stops {
     /// Returns true if everything stands still.
     #[inline(always)]
     pub(crate) fn is_halted(&self) -> bool {
-        self.halted.load(Ordering::Relaxed)
+        self.asked.has(Asks::Halted)
     }
 
     /// The breakpoints of waves.
     #[inline(always)]
     pub(crate) fn armed(&self) -> Option<Arc<Armed>> {
-        if self.waves.load(Ordering::Relaxed) { self.lock().armed.clone() } else { None }
+        if self.asked.has(Asks::Waves) { self.lock().armed.clone() } else { None }
     }
 
     /// Reason why the device is halted; looking for code is not shown.
@@ -216,7 +217,7 @@ impl Stops {
         if matches!(state.why, None | Some(Why::Looking)) {
             state.why = Some(why);
         }
-        self.halted.store(true, Ordering::SeqCst);
+        self.asked.set(Asks::Halted, true);
         self.told.notify_all();
     }
 
@@ -231,7 +232,7 @@ impl Stops {
         state.accesses.clear();
         state.packet_passes = state.packet.take().or(state.packet_passes);
         state.why = None;
-        self.halted.swap(false, Ordering::SeqCst)
+        self.asked.set(Asks::Halted, false)
     }
 
     /// Notes that a wave at a breakpoint has been moved by hand.
@@ -300,10 +301,10 @@ impl Stops {
         if !waves {
             state.passes.clear();
         }
-        self.waves.store(waves, Ordering::SeqCst);
-        self.packets.store(packets, Ordering::SeqCst);
-        self.registers.store(registers, Ordering::SeqCst);
-        self.lines.store(lines, Ordering::SeqCst);
+        self.asked.set(Asks::Waves, waves);
+        self.asked.set(Asks::Packets, packets);
+        self.asked.set(Asks::Registers, registers);
+        self.asked.set(Asks::Lines, lines);
         if !lines {
             state.looked.clear();
         }
@@ -331,7 +332,7 @@ impl Stops {
     /// Returns true if a client has to look for code before a packet dispatches.
     #[inline(always)]
     pub(crate) fn wants_looks(&self) -> bool {
-        self.lines.load(Ordering::Relaxed)
+        self.asked.has(Asks::Lines)
     }
 
     /// Returns true if a client has looked for code in front of a packet, given by its doorbell and its place
@@ -366,7 +367,7 @@ impl Stops {
             return false;
         }
         state.why = None;
-        self.halted.store(false, Ordering::SeqCst);
+        self.asked.set(Asks::Halted, false);
         true
     }
 
@@ -379,7 +380,7 @@ impl Stops {
         kind: impl FnOnce() -> (&'static str, &'static str),
         kernel: impl FnOnce() -> String,
     ) -> bool {
-        self.packets.load(Ordering::Relaxed) && self.meets_packet(place, kind(), kernel)
+        self.asked.has(Asks::Packets) && self.meets_packet(place, kind(), kernel)
     }
 
     #[cold]
@@ -406,7 +407,7 @@ impl Stops {
     /// Checks a write of a register for a breakpoint.
     #[inline(always)]
     pub(crate) fn written(&self, dword: u32, value: u32) {
-        if self.registers.load(Ordering::Relaxed) {
+        if self.asked.has(Asks::Registers) {
             self.meets_register(dword, value);
         }
     }

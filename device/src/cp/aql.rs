@@ -6,10 +6,9 @@
 
 pub(super) mod check;
 mod context;
-mod faults;
+pub(super) mod moments;
 mod save;
 mod scratch;
-pub(super) mod trace;
 mod vendor;
 
 use std::collections::VecDeque;
@@ -28,7 +27,7 @@ use super::error::{Cause, QueueError};
 use super::preempted::Preempted;
 use super::state::{InFlight, QueueState};
 use super::{AqlConfig, barrier, complete, indirect};
-use crate::faults::Faults;
+use crate::moments::Verdict;
 use crate::queue::{BlockedOn, ContextArea, EngineError, Progress, QueueEngine, Saving};
 use crate::shader::{Gws, Launch, ScratchPool, ShaderEngine, ShaderQueue};
 use crate::spent::{self, Part};
@@ -61,13 +60,9 @@ pub struct AqlQueue {
     waiting: Waiting,
     /// Set while the queue goes to its context save area and waits for pages: it does nothing else.
     leaving: Option<Leaving>,
-    traced: trace::Traced,
-    faults: Faults,
+    watched: moments::Watched,
     /// True if the queue stays at its packet for good.
     hangs: bool,
-    /// Index after the last packet for which an injected hang was decided.
-    decided: u64,
-    rung: check::Rung,
 }
 
 /// Obstacle between the queue and its next packet, beyond the packet itself.
@@ -130,11 +125,8 @@ impl AqlQueue {
             asked: None,
             waiting: Waiting::Nothing,
             leaving: None,
-            traced: Default::default(),
-            faults: env.faults.clone(),
+            watched: Default::default(),
             hangs: false,
-            decided: 0,
-            rung: check::Rung::default(),
         };
         queue.show_reclaim();
         queue
@@ -153,7 +145,7 @@ impl AqlQueue {
         if matches!(self.waiting, Waiting::Stopped) || self.hangs {
             return Progress::Idle;
         }
-        if self.faults.is_on() {
+        if self.state.tools.may_strike() {
             self.complete_late(false);
         }
         if let Some(error) = self.state.take_failure() {
@@ -294,16 +286,13 @@ impl AqlQueue {
             // The producer has replaced a packet that was half executed.
             self.waiting = Waiting::Nothing;
         }
-        if self.keeps(header, &packet) {
-            return Ok(Some(Packet::Blocked(BlockedOn::Memory)));
-        }
-        if self.faults.is_on() && self.strikes(header, &packet) {
-            return Ok(None);
-        }
-        if self.state.sanitizer.is_some() {
-            self.check_packet(&packet);
-        }
-        let _scope = self.trace_packet(header, packet[0]);
+        let _scope = match self.meet(header, &packet) {
+            Ok(scope) => scope,
+            Err(verdict) => {
+                self.hangs = verdict == Verdict::Hang;
+                return Ok((!self.hangs).then_some(Packet::Blocked(BlockedOn::Memory)));
+            }
+        };
         match header.packet_type() {
             PacketType::KERNEL_DISPATCH => self.dispatch(address, &parse(&packet)?),
             PacketType::BARRIER_AND => {
@@ -372,7 +361,7 @@ impl AqlQueue {
         if main_scratch && queue.is_some_and(|queue| queue.queue_properties & once != 0) {
             self.waiting = Waiting::Reclaim;
         }
-        if self.faults.is_on() {
+        if self.state.tools.may_strike() {
             prepared.launch.hangs = self.wave_hangs(packet.kernel_object);
         }
         let grid = prepared.launch.grid;

@@ -4,11 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::chip::SqInterrupt;
-use crate::faults::Faults;
 use crate::queue::QueueIdentity;
 use crate::shader::{ShaderEngine, WaveFailure};
 use crate::time::Clock;
-use crate::trace::Tracer;
+use crate::tools::Tools;
 use crate::vm::Fault;
 
 /// Receiver of the packet processor's interrupts; the device turns them into IH ring entries.
@@ -67,15 +66,13 @@ pub struct CpEnv {
     pub clock: Clock,
     /// Receiver of interrupts.
     pub interrupts: Arc<dyn CpInterrupts>,
-    /// Records the events of packets.
-    pub tracer: Tracer,
+    /// The tools that look at packets.
+    pub tools: Tools,
     /// Runs dispatches.
     pub shader: Arc<ShaderEngine>,
     /// Wakes the device thread: a queue that reported [`Progress::Blocked`](crate::queue::Progress::Blocked) may go on,
     /// or has failed.
     pub wake: Arc<dyn Fn() + Send + Sync>,
-    /// Faults that are injected on purpose.
-    pub faults: Faults,
 }
 
 impl fmt::Debug for CpEnv {

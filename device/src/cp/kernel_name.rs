@@ -14,9 +14,10 @@ use belfry_isa::mem::Mmu as _;
 
 use belfry_abi::kernel_descriptor::{KERNARG_PRELOAD_ENTRY, KernargPreload, KernelDescriptor};
 
+use crate::chip::Generation;
 use crate::profile::Named;
 use crate::sanitize;
-use crate::shader::ShaderEngine;
+use crate::tools::Tools;
 use crate::vm::AddressSpace;
 
 /// Fills bytes from an address of the process. Returns false if they are not mapped.
@@ -334,20 +335,20 @@ fn described(memory: &Memory<'_>, entry: u64) -> Option<(u64, String)> {
 }
 
 /// Gives the profiler and the sanitizer the name of the kernel that begins at `entry`.
-pub(crate) fn name_for_probes(shader: &ShaderEngine, space: &AddressSpace, entry: u64) {
-    if let Some(profiler) = shader.profiler() {
+pub(crate) fn name_for_probes(tools: &Tools, chip: &Generation, space: &AddressSpace, entry: u64) {
+    if let Some(profiler) = tools.profiler() {
         profiler.name_kernel(space.context(), entry, || {
             let Some((address, name)) = descriptor_of(space, entry) else { return Named::default() };
             let descriptor: Option<KernelDescriptor> = space.read(address).ok();
             // Other chips give every wave all scalar registers. A unit of the field is 8, but registers come in 16
             // (AMDGPUUsage, "compute_pgm_rsrc1").
-            let sgprs = descriptor.filter(|_| shader.chip().kernel.allocates_sgprs).map(|descriptor| {
+            let sgprs = descriptor.filter(|_| chip.kernel.allocates_sgprs).map(|descriptor| {
                 (descriptor.compute_pgm_rsrc1.granulated_wavefront_sgpr_count() / 2 + 1) * 16
             });
             Named { name, descriptor: Some(address), sgprs }
         });
     }
-    if let Some(sanitizer) = shader.sanitizer() {
+    if let Some(sanitizer) = tools.sanitizer() {
         sanitizer.name_kernel(space.context(), entry, || {
             let (descriptor, name) = descriptor_of(space, entry).unzip();
             sanitize::Named { name: name.unwrap_or_default().into(), descriptor }

@@ -21,7 +21,7 @@ mod state;
 
 pub use crate::pm4::Error as Pm4Error;
 pub(crate) use aql::SavedAql;
-pub(crate) use aql::trace::aql_kind;
+pub(crate) use aql::moments::aql_kind;
 pub use aql::{AqlQueue, MAX_IN_FLIGHT};
 pub use env::{CpEnv, CpInterrupts};
 pub use error::{Cause, KernelError, QueueError};

@@ -28,11 +28,12 @@ use super::indirect::{Execution, Packet};
 use super::preempted::Preempted;
 use super::state::QueueState;
 use crate::chip::XccShares;
+use crate::moments::{self, Met, Stream, Verdict};
 use crate::pm4::{self, Error};
 use crate::queue::{BlockedOn, ContextArea, EngineError, Progress, QueueEngine, QueueIdentity, Saving};
 use crate::shader::{Gws, ScratchPool, ShaderEngine, ShaderQueue};
 use crate::spent::{self, Part};
-use crate::trace::{Job, JobScope, TraceEvent};
+use crate::trace::JobScope;
 use crate::vm::AddressSpace;
 use dispatch::Pm4Dispatch;
 use registers::ComputeRegisters;
@@ -100,7 +101,7 @@ pub struct Pm4Queue {
     leaving: Option<Leaving>,
     stopped: bool,
     /// The last packet that was recorded: its place in the ring, and in the innermost buffer.
-    traced: Option<(u64, Option<u64>)>,
+    met: Met,
 }
 
 /// Work that a packet has started.
@@ -169,7 +170,7 @@ impl Pm4Queue {
             returning: None,
             leaving: None,
             stopped: false,
-            traced: None,
+            met: Met::default(),
         }
     }
 
@@ -265,10 +266,7 @@ impl Pm4Queue {
             if from_ring { self.fetch()? } else { self.buffers.fetch(self.state.space()).map_err(ring)? };
         let Some(packet) = packet else { return Ok(Step::Empty) };
         let dwords = packet.dwords();
-        if self.keeps(&packet) {
-            return Ok(Step::Blocked(BlockedOn::Memory));
-        }
-        let _scope = self.trace_packet(&packet);
+        let Ok(_scope) = self.meet(&packet) else { return Ok(Step::Blocked(BlockedOn::Memory)) };
         match self.execute(&packet)? {
             packets::Outcome::Blocked(on) => return Ok(Step::Blocked(on)),
             packets::Outcome::Done => self.advance(from_ring, dwords),
@@ -291,28 +289,27 @@ impl Pm4Queue {
         Ok(Step::Advanced)
     }
 
-    /// Returns true if a packet has to stay where it is because the device is halted in front of it.
-    fn keeps(&self, packet: &Packet) -> bool {
-        let inner = self.buffers.buffers().last().map_or(0, |&(at, _)| at.wrapping_add(1));
-        let place = (self.config.identity.doorbell.dwords(), self.read_index, inner);
-        let kind = || ("PM4:", packet.header.opcode().name().unwrap_or("unknown"));
-        self.shader.stops().keeps_packet(place, kind, String::new)
+    /// Tells the tools of a packet; later moments belong to the packet of the ring.
+    ///
+    /// # Errors
+    ///
+    /// The packet has to stay where it is.
+    #[inline(always)]
+    fn meet(&mut self, packet: &Packet) -> Result<JobScope, Verdict> {
+        if self.state.tools.hear() { self.meet_packet(packet) } else { Ok(JobScope::nothing()) }
     }
 
-    /// Records a packet when it is first looked at; later events belong to the packet of the ring.
-    fn trace_packet(&mut self, packet: &Packet) -> JobScope {
-        let tracer = self.state.tracer();
-        if !tracer.is_on() {
-            return tracer.scope(Job::NONE);
-        }
-        let scope = tracer.scope(tracer.job(self.config.identity.doorbell, self.read_index));
-        let place = (self.read_index, self.buffers.buffers().last().map(|&(at, _)| at));
-        if self.traced != Some(place) {
-            self.traced = Some(place);
-            let kind = packet.header.opcode().name().unwrap_or("unknown");
-            self.state.trace(TraceEvent::Packet { kind, index: self.read_index });
-        }
-        scope
+    #[cold]
+    fn meet_packet(&mut self, packet: &Packet) -> Result<JobScope, Verdict> {
+        let packet = moments::Packet {
+            stream: Stream::Pm4,
+            owner: self.state.owner(),
+            kind: packet.header.opcode().name().unwrap_or("unknown"),
+            index: self.read_index,
+            inner: self.buffers.buffers().last().map(|&(at, _)| at),
+            kernel: None,
+        };
+        self.state.tools.packet(&mut self.met, &packet)
     }
 
     fn advance(&mut self, from_ring: bool, dwords: u32) {

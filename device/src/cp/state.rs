@@ -15,15 +15,16 @@ use super::env::{CpEnv, CpInterrupts};
 use super::error::{Cause, QueueError};
 use super::kernel_name::{KernelAt, NameOf};
 use crate::chip::SqInterrupt;
-use crate::faults::{Faults, Hook, Place};
 use crate::lock::{Mutex, rank};
+use crate::moments::{Moment, Verdict};
 use crate::queue::QueueIdentity;
-use crate::sanitize::{Misuse, Rule, Sanitizer};
+use crate::sanitize::{Misuse, Rule};
 use crate::shader::{
     Announcement, ContextError, FailureClass, Notice, Owner, Runner, ShaderQueue, WaveFailure,
 };
 use crate::time::Clock;
-use crate::trace::{self, Engine, Job, TraceEvent, Tracer};
+use crate::tools::Tools;
+use crate::trace::{self, Engine, Job};
 use crate::vm::{AddressSpace, Waits};
 
 pub(super) use save::{SavedFailure, SavedInFlight};
@@ -39,9 +40,7 @@ pub(super) struct QueueState {
     /// True if there may be a failure. Every service of the queue asks, and reading an atomic is cheaper than taking a
     /// lock.
     failed: AtomicBool,
-    tracer: Tracer,
-    faults: Faults,
-    pub(super) sanitizer: Option<Arc<Sanitizer>>,
+    pub(super) tools: Tools,
 }
 
 impl QueueState {
@@ -54,9 +53,7 @@ impl QueueState {
             wake: Arc::clone(&env.wake),
             failure: Mutex::new(None),
             failed: AtomicBool::new(false),
-            tracer: env.tracer.clone(),
-            faults: env.faults.clone(),
-            sanitizer: env.shader.sanitizer().cloned(),
+            tools: env.tools.clone(),
         }
     }
 
@@ -72,13 +69,16 @@ impl QueueState {
         self.clock.ticks()
     }
 
-    /// Records an event of the queue.
-    pub(super) fn trace(&self, event: TraceEvent<'_>) {
-        self.tracer.event(self.owner(), event);
+    /// Tells the tools a moment of the queue.
+    #[inline(always)]
+    pub(super) fn at(&self, moment: Moment<'_>) -> Verdict {
+        self.tools.at(|| moment.of(self.owner()))
     }
 
-    pub(super) fn tracer(&self) -> &Tracer {
-        &self.tracer
+    /// Tells the tools a moment of the queue that they only look at.
+    #[inline(always)]
+    pub(super) fn tell(&self, moment: Moment<'_>) {
+        self.tools.tell(|| moment.of(self.owner()));
     }
 
     /// Returns the owner of the queue's events in traces.
@@ -115,30 +115,19 @@ impl QueueState {
     /// Completes a packet on the thread that serves the queue.
     pub(super) fn complete(&self, signal: u64, timestamps: Option<(u64, u64)>) -> Result<(), Cause> {
         let (completed, before) = complete::signal(self.space(), signal, timestamps)?;
-        self.check_signal(signal, before);
-        self.signalled(signal, completed);
+        self.signalled(signal, completed, before);
         self.announce(completed);
         Ok(())
     }
 
-    /// Reports a signal that was 0 or less before it was decremented.
-    fn check_signal(&self, signal: u64, before: Option<i64>) {
-        if let Some(sanitizer) = &self.sanitizer
-            && let Some(before) = before.filter(|&before| before <= 0)
-        {
-            let found = format!("the signal was {before}");
-            sanitizer.misused(self.misuse(Rule::SignalBelowZero, found).at(signal));
-        }
-    }
-
     /// Returns true if memory that a packet may have used can still be flushed in time: its completion waits for that.
     pub(super) fn is_flush_due(&self) -> bool {
-        self.sanitizer.is_some() && self.space().memory().is_flush_due()
+        self.tools.sanitizer().is_some() && self.space().memory().is_flush_due()
     }
 
     /// Returns true if a flush can still come in time; reports bytes that were not flushed in time.
     fn waits_for_flush(&self) -> bool {
-        self.sanitizer.as_ref().is_some_and(|sanitizer| {
+        self.tools.sanitizer().is_some_and(|sanitizer| {
             let (pasid, doorbell) = (self.identity.pasid, self.identity.doorbell.dwords());
             sanitizer.waits_for_flush(self.space().memory(), |misuse| misuse.of(pasid, doorbell))
         })
@@ -149,10 +138,9 @@ impl QueueState {
         Misuse::new(rule, found).of(self.identity.pasid, self.identity.doorbell.dwords())
     }
 
-    fn signalled(&self, address: u64, completed: Completed) {
-        if address != 0 {
-            self.trace(TraceEvent::SignalWritten { address, event: completed.event });
-        }
+    /// Tells that a signal was written, which was `before` it was decremented.
+    fn signalled(&self, address: u64, completed: Completed, before: Option<i64>) {
+        self.tell(Moment::SignalWritten { address, event: completed.event, before });
     }
 
     pub(super) fn announce(&self, completed: Completed) {
@@ -314,7 +302,7 @@ impl InFlight {
             kept: None,
             waits: AtomicBool::new(false),
             late: Mutex::default(),
-            job: state.tracer.job(state.identity.doorbell, index),
+            job: state.tools.job(state.identity.doorbell, index),
         }
     }
 
@@ -335,20 +323,11 @@ impl InFlight {
 
     /// Decides if the signal of the dispatch, which has ended, is held back by an injected fault.
     fn is_held_back(&self) -> bool {
-        let identity = &self.state.identity;
-        let place = || Place {
-            what: "signal",
-            doorbell: Some(identity.doorbell.dwords()),
-            pasid: Some(identity.pasid),
-            address: Some(self.packet.completion_signal),
-            kernel: None,
-        };
-        let struck = self.state.faults.meets(Hook::Signal, place);
-        if let Some(struck) = struck {
-            *self.late.lock().unwrap_or_else(PoisonError::into_inner) = Some(struck.until);
-            self.state.faults.look_again();
-        }
-        struck.is_some()
+        let verdict = self.state.at(Moment::Signal { address: self.packet.completion_signal });
+        let Verdict::Delay(until) = verdict else { return false };
+        *self.late.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
+        self.state.tools.faults().look_again();
+        true
     }
 
     /// Returns true if it has ended and its signal waits for a page.
@@ -380,7 +359,7 @@ impl InFlight {
     /// Completes the dispatch if its signal is held back no longer.
     pub(super) fn complete_late(&self, at_once: bool) {
         let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
-        if late.take_if(|until| at_once || self.state.faults.is_over(*until)).is_none() {
+        if late.take_if(|until| at_once || self.state.tools.is_over(*until)).is_none() {
             return;
         }
         drop(late);
@@ -395,8 +374,7 @@ impl InFlight {
         }
         match complete::signal(self.state.space(), self.packet.completion_signal, timestamps) {
             Ok((completed, before)) => {
-                self.state.check_signal(self.packet.completion_signal, before);
-                self.state.signalled(self.packet.completion_signal, completed);
+                self.state.signalled(self.packet.completion_signal, completed, before);
                 self.done.store(true, Ordering::Release);
                 Announcement::Ended { event: completed.event, runner }
             }
@@ -443,8 +421,8 @@ impl InFlight {
 
 impl Owner for InFlight {
     fn settle(&self, outcome: Result<(), WaveFailure>, runner: Runner) -> Announcement {
-        let _scope = self.state.tracer.scope(self.job);
-        self.state.trace(TraceEvent::DispatchEnd { failed: outcome.is_err() });
+        let _scope = self.state.tools.scope(self.job);
+        self.state.tell(Moment::DispatchEnd { failed: outcome.is_err() });
         if let Some(kept) = &self.kept {
             kept.ended();
         }
@@ -462,7 +440,7 @@ impl Owner for InFlight {
     }
 
     fn ended(&self, event: Option<u32>, runner: Runner) {
-        let _scope = self.state.tracer.scope(self.job);
+        let _scope = self.state.tools.scope(self.job);
         self.state.announce(Completed { event });
         // The thread that submits a packet looks at its queue again anyway.
         if runner == Runner::Worker {

@@ -15,7 +15,6 @@ use crate::config::GpuConfig;
 use crate::cp::CpEnv;
 use crate::doorbell::{DoorbellWatch, Doorbells};
 use crate::error::Error;
-use crate::faults::Faults;
 use crate::firmware::{FirmwareList, Ports};
 use crate::interrupt::{Interrupts, Sources};
 use crate::lock::{Mutex, OnDevice};
@@ -31,7 +30,7 @@ use crate::shader::{ShaderConfig, ShaderEngine};
 use crate::stats::Counters;
 use crate::threads::Wake;
 use crate::time::Clock;
-use crate::trace::Tracer;
+use crate::tools::{Chosen, Tools};
 use crate::vm::{Contexts, FrameBuffer, WalkCounter};
 
 impl Gpu {
@@ -82,19 +81,20 @@ impl Gpu {
         let doorbells = Arc::new(doorbells);
         let chip: Arc<dyn Chip> = config.chip.chip(config.shape()).into();
         let generation = config.chip.generation;
-        let tracer = Tracer::new(config.trace.clone(), &clock);
-        let mut counters = Counters::new(tracer.clone());
-        if let Some(sanitizer) = config.sanitizer.clone() {
-            sanitizer.set_clock(clock.clone());
-            counters = counters.telling(move |error, details| sanitizer.refused(error, details));
-        }
-        let counters = Arc::new(counters);
         let wake = Arc::new(Wake::default());
+        let chosen = Chosen {
+            trace: config.trace.clone(),
+            faults: config.faults.clone(),
+            sanitizer: config.sanitizer.clone(),
+            profiler: config.profiler.clone(),
+            explorer: config.explorer.clone(),
+        };
+        let tools = Tools::new(chosen, &clock, &wake);
+        let counters = Arc::new(Counters::new(tools.clone()));
         let control = Arc::new(SharedControl::default());
         if session.is_none() {
             config.time.wakes(&wake);
         }
-        let faults = Faults::new(&config.faults, &clock, &tracer, &wake);
 
         let memory = Memory::new(resources.vram, resources.system);
         let memory = match &session {
@@ -110,21 +110,20 @@ impl Gpu {
         let frame_buffer = FrameBuffer::new(chip.fb_base(), memory.vram_size());
         let contexts = Arc::new(Contexts::new(
             Arc::clone(&memory),
-            (Arc::clone(&walks), faults.clone(), config.sanitizer.clone()),
+            (Arc::clone(&walks), tools.clone()),
             frame_buffer,
             generation.pte,
         ));
         let xccs = chip.topology().xccs as u8;
         let hqds = Arc::new(HqdBanks::new(xccs));
         let partitions = Arc::new(Partitions::new(xccs, config.partition));
-        let watch =
-            DoorbellWatch::new(Arc::clone(&doorbells), Arc::clone(&counters), tracer.clone(), faults.clone());
+        let watch = DoorbellWatch::new(Arc::clone(&doorbells), Arc::clone(&counters), tools.clone());
         let watch = Arc::new(watch);
         let interrupts = Arc::new(Interrupts::new(
             sink,
             (config.msix_table, config.interrupt_pin, generation.shader.retry_disable != 0),
             Arc::clone(&counters),
-            (tracer.clone(), faults.clone()),
+            tools.clone(),
             config.poll_doorbells,
             (Arc::clone(&control), Arc::clone(&doorbells)),
         ));
@@ -146,7 +145,7 @@ impl Gpu {
                 memory.vram_size(),
             )),
             Box::new(Smuio::new(clock.clone())),
-            Box::new(Umc::new(faults.corrected())),
+            Box::new(Umc::new(tools.faults().corrected())),
             Box::new(Mp0::default()),
         ];
         for xcc in 0..xccs {
@@ -175,15 +174,14 @@ impl Gpu {
         for hub in chip.ips().iter().filter(|block| block.ip == Ip::MMHUB) {
             blocks.push(Box::new(Mmhub::new(Arc::clone(&contexts), frame_buffer, hub.instance)));
         }
-        let shader = ShaderEngine::new(shader_config(&config, &*chip, (&tracer, &walks)), clock.clone());
+        let shader = ShaderEngine::new(shader_config(&config, &*chip, (&tools, &walks)), clock.clone());
         let shader = Arc::new(shader.map_err(Error::Shader)?);
-        let stops = Arc::clone(shader.stops());
         let registers = Arc::new(RegisterFile::new(
             Arc::clone(&chip),
             blocks,
             windows,
             Arc::clone(&memory),
-            (Arc::clone(&counters), Arc::clone(&stops)),
+            (Arc::clone(&counters), tools.clone()),
         ));
 
         let sources = Sources {
@@ -192,16 +190,15 @@ impl Gpu {
             interrupts: Arc::clone(&interrupts),
             clock: clock.clone(),
             counters: Arc::clone(&counters),
-            tracer: tracer.clone(),
+            tools: tools.clone(),
         };
         let waker = Arc::clone(&wake);
         let env = CpEnv {
             clock: clock.clone(),
             interrupts: Arc::new(sources.clone()),
-            tracer: tracer.clone(),
+            tools: tools.clone(),
             shader: Arc::clone(&shader),
             wake: Arc::new(move || waker.wake()),
-            faults: faults.clone(),
         };
         let firmware = FirmwareList::new(Ports {
             chip: generation,
@@ -217,8 +214,7 @@ impl Gpu {
             movers: Arc::clone(&movers),
             wake: Arc::clone(&wake),
             counters: Arc::clone(&counters),
-            tracer: tracer.clone(),
-            faults: faults.clone(),
+            tools: tools.clone(),
             quantum: config.quantum,
         });
         let runner = Runner::new(
@@ -230,8 +226,7 @@ impl Gpu {
                 watch: Arc::clone(&watch),
                 wake: Arc::clone(&wake),
                 counters: Arc::clone(&counters),
-                stops,
-                faults: faults.clone(),
+                tools: tools.clone(),
                 polls: config.poll_doorbells,
                 own: Arc::clone(&own),
             },
@@ -255,8 +250,7 @@ impl Gpu {
             counters,
             walks,
             wake,
-            tracer,
-            faults,
+            tools,
             own,
             session,
         })
@@ -266,7 +260,7 @@ impl Gpu {
 fn shader_config(
     config: &GpuConfig,
     chip: &dyn Chip,
-    (tracer, walks): (&Tracer, &Arc<WalkCounter>),
+    (tools, walks): (&Tools, &Arc<WalkCounter>),
 ) -> ShaderConfig {
     let backend = Backend::detect().with_tier(config.tier).with_matrices(config.matrices);
     let probes = config.sanitizer.as_ref().is_some_and(|sanitizer| sanitizer.checks_kernels());
@@ -278,10 +272,7 @@ fn shader_config(
         backend: if config.counts_code { backend.counting() } else { backend },
         kept_code: config.kept_code.clone(),
         deterministic: config.deterministic,
-        explorer: config.explorer.clone(),
-        sanitizer: config.sanitizer.clone(),
-        profiler: config.profiler.clone(),
-        trace: tracer.clone(),
+        tools: tools.clone(),
         walks: Arc::clone(walks),
         activity: config.activity.clone(),
     }

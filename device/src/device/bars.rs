@@ -7,11 +7,13 @@ use belfry_abi::pci;
 
 use super::{Gpu, ResetKind};
 use crate::doorbell::{DoorbellListener, Owner};
-use crate::faults::{Hook, Place, Rule};
+use crate::faults::Rule;
 use crate::io::{IoError, IoResult};
 use crate::memory::Physical;
+use crate::moments::{Moment, Verdict};
 use crate::pci::Msix;
 use crate::record::Call;
+use crate::trace::Engine;
 
 impl Gpu {
     /// Reads a BAR; on an error, `data` is zeroed.
@@ -42,7 +44,7 @@ impl Gpu {
     pub(super) fn answer_read(&self, bar: u8, offset: u64, data: &mut [u8]) -> IoResult {
         let len = data.len();
         let strikes = if bar == pci::BAR_REGISTERS && len == 4 { self.strike_read(offset) } else { None };
-        if self.faults.is_removed() {
+        if self.tools.is_removed() {
             data.fill(0xff);
             return Ok(());
         }
@@ -83,12 +85,12 @@ impl Gpu {
     fn read_registers(&self, offset: u64, data: &mut [u8], sticks: bool) -> IoResult {
         self.registers.read_bytes(offset, data)?;
         if let Ok(word) = <[u8; 4]>::try_from(&*data)
-            && self.faults.is_on()
+            && self.tools.may_strike()
         {
             if sticks {
-                self.faults.stick(offset, u32::from_le_bytes(word));
+                self.tools.faults().stick(offset, u32::from_le_bytes(word));
             }
-            if let Some(value) = self.faults.stuck_at(offset) {
+            if let Some(value) = self.tools.faults().stuck_at(offset) {
                 data.copy_from_slice(&value.to_le_bytes());
             }
         }
@@ -97,17 +99,17 @@ impl Gpu {
 
     /// Returns the fault that strikes a read of a register by the host.
     fn strike_read(&self, offset: u64) -> Option<Rule> {
-        let place = || Place { what: "register", address: Some(offset), ..Place::default() };
-        let struck = self.faults.meets(Hook::Register, place)?;
-        if struck.rule == Rule::Removal && !self.faults.is_removed() {
-            self.faults.remove();
+        let verdict = self.tools.at(|| Moment::RegisterRead { offset }.on(Engine::Device));
+        let Verdict::Strike(rule) = verdict else { return None };
+        if rule == Rule::Removal && !self.tools.is_removed() {
+            self.tools.faults().remove();
             // A card without power does not go on with its work.
             self.runner.hold();
         }
-        if struck.rule == Rule::FunctionReset {
+        if rule == Rule::FunctionReset {
             self.reset_now(ResetKind::Flr);
         }
-        Some(struck.rule)
+        Some(rule)
     }
 
     /// Writes a BAR; on an error, nothing is written.
@@ -137,7 +139,7 @@ impl Gpu {
     /// Writes a BAR within its bounds.
     pub(super) fn answer_write(&self, bar: u8, offset: u64, data: &[u8]) -> IoResult {
         let len = data.len();
-        if self.faults.is_removed() {
+        if self.tools.is_removed() {
             return Ok(());
         }
         if bar == pci::BAR_VRAM {
@@ -236,7 +238,7 @@ impl Gpu {
     }
 
     pub(super) fn take_writes(&self, offset: DoorbellOffset, writes: u64) {
-        if writes == 0 || self.faults.is_removed() || !self.watch.lets_through(offset) {
+        if writes == 0 || self.tools.is_removed() || !self.watch.lets_through(offset) {
             return;
         }
         if !self.watch.woken(offset, writes) && !self.doorbells.is_awaited(offset) {
@@ -267,7 +269,7 @@ impl Gpu {
     /// longer work goes on by itself.
     pub fn doorbell_written(&self, offset: DoorbellOffset) {
         let _on = self.on_device();
-        if self.faults.is_removed() {
+        if self.tools.is_removed() {
             return;
         }
         // A device that is recorded or explored finds the value in its next turn.

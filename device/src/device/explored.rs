@@ -40,7 +40,7 @@ impl Gpu {
         self.wake.clear();
         let turn = self.runner.pass_until();
         let turned = self.shader.turn();
-        if self.faults.is_on() {
+        if self.tools.may_strike() {
             self.interrupts.raise_late();
         }
         match turn {

@@ -27,6 +27,7 @@ use crate::faults::Faults;
 use crate::interrupt::{InterruptSink, Interrupts};
 use crate::lock::{Mutex, OnDevice, rank};
 use crate::memory::{FlushPage, Memory, Physical, SystemMemory};
+use crate::moments::Moment;
 use crate::own_bars::OwnBars;
 use crate::pci::{ConfigSpace, Function};
 use crate::queue::HqdBanks;
@@ -39,7 +40,8 @@ use crate::shader::{RunningWaves, ShaderEngine};
 use crate::stats::{Counters, Stats, count};
 use crate::threads::Wake;
 use crate::time::Clock;
-use crate::trace::{Engine, TraceEvent, Tracer};
+use crate::tools::Tools;
+use crate::trace::{Engine, Tracer};
 use crate::vm::{Contexts, WalkCounter};
 use session::Session;
 
@@ -99,8 +101,7 @@ pub struct Gpu {
     pub(crate) runner: Arc<Runner>,
     thread: Mutex<Option<JoinHandle<()>>, rank::Thread>,
     pub(crate) clock: Clock,
-    tracer: Tracer,
-    faults: Faults,
+    tools: Tools,
     /// Its BARs, for its own accesses to them.
     own: Arc<OwnBars>,
     /// Does one operation after the other, while the device is recorded or replayed.
@@ -139,19 +140,19 @@ impl Gpu {
     /// Recorder of the device's events; a driver in the same process may record its own there.
     #[must_use]
     pub fn tracer(&self) -> &Tracer {
-        &self.tracer
+        self.tools.tracer()
     }
 
     /// The faults that it was [given](GpuConfig::faults), with their strikes.
     #[must_use]
     pub fn faults(&self) -> &Faults {
-        &self.faults
+        self.tools.faults()
     }
 
     /// Reads the configuration space; bytes beyond its 4096 read as 0.
     pub fn config_read(&self, offset: usize, data: &mut [u8]) {
         let _on = self.on_device();
-        if self.faults.is_removed() {
+        if self.tools.is_removed() {
             return data.fill(0xff);
         }
         match &self.session {
@@ -177,7 +178,7 @@ impl Gpu {
     /// Setting the function level reset bit of the PCI Express capability resets the device before this returns.
     pub fn config_write(&self, offset: usize, data: &[u8]) {
         let _on = self.on_device();
-        if self.faults.is_removed() {
+        if self.tools.is_removed() {
             return;
         }
         match &self.session {
@@ -245,7 +246,7 @@ impl Gpu {
     pub(super) fn reset_now(&self, kind: ResetKind) {
         log::info!(target: "gpu", "reset {kind:?}");
         self.check_reset();
-        self.tracer.of_engine(Engine::Device, TraceEvent::Reset);
+        self.tools.tell(|| Moment::Reset.on(Engine::Device));
         count(&self.counters.resets);
         self.pci.reset(ConfigSpace::new(&*self.chip, &self.config));
         self.own.follow(&self.pci);
@@ -262,14 +263,14 @@ impl Gpu {
 
     /// Lets the sanitizer, if there is one, check for work that a reset ends.
     fn check_reset(&self) {
-        let Some(sanitizer) = self.config.sanitizer.as_ref().filter(|of| of.checks(Rule::ResetBusy)) else {
+        if !self.tools.checks(Rule::ResetBusy) {
             return;
-        };
+        }
         let running = self.runner.between_passes(|_| self.shader.running_waves(0));
         if let Some(running) = running.filter(|running| running.waves != 0 || running.workgroups_left != 0) {
             let RunningWaves { waves, workgroups_left, .. } = running;
             let found = format!("{waves} waves run, and {workgroups_left} workgroups have not begun");
-            sanitizer.misused(Misuse::new(Rule::ResetBusy, found));
+            self.tools.misused(Misuse::new(Rule::ResetBusy, found));
         }
     }
 

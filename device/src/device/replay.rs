@@ -202,7 +202,7 @@ impl Replay {
             let saved = SavedGpu::from_bytes(&last.device).map_err(|error| failed(&error))?;
             // The session's time begins at 0, as the saved device's did.
             session.time().advance(saved.age());
-            gpu.tracer.set_epochs(&last.epochs);
+            gpu.tools.tracer().set_epochs(&last.epochs);
             gpu.runner.pause();
             gpu.take_over(&saved).map_err(|error| failed(&error))?;
             gpu.resume_now();
@@ -229,7 +229,7 @@ impl Replay {
         }
         let saved = self.gpu.save_with(|| None, |saved| saved.to_bytes());
         if let Ok(Ok(device)) = saved {
-            let epochs = self.gpu.tracer.epochs();
+            let epochs = self.gpu.tools.tracer().epochs();
             let (pages, ranges) = (mirror.take_changes(), mirror.ranges());
             checkpoints.add(Checkpoint { place, device, epochs, pages, ranges });
         }

@@ -7,17 +7,17 @@ use std::time::Duration;
 use belfry_abi::doorbell::{DoorbellIndex, DoorbellOffset};
 
 use super::Doorbells;
-use crate::faults::{Faults, Hook, Place, Rule};
 use crate::guest_error::GuestError;
+use crate::moments::{Moment, Verdict};
 use crate::stats::{Counters, count};
-use crate::trace::{Counter, Engine, Job, Owner, TraceEvent, Tracer, Way};
+use crate::tools::Tools;
+use crate::trace::{Engine, Job, Way};
 
 /// Takes note of doorbells.
 pub(crate) struct DoorbellWatch {
     doorbells: Arc<Doorbells>,
     counters: Arc<Counters>,
-    tracer: Tracer,
-    faults: Faults,
+    tools: Tools,
     activity: AtomicU64,
 }
 
@@ -35,65 +35,53 @@ pub(crate) enum Heard {
 }
 
 impl DoorbellWatch {
-    pub(crate) fn new(
-        doorbells: Arc<Doorbells>,
-        counters: Arc<Counters>,
-        tracer: Tracer,
-        faults: Faults,
-    ) -> Self {
-        Self { doorbells, counters, tracer, faults, activity: AtomicU64::new(0) }
+    pub(crate) fn new(doorbells: Arc<Doorbells>, counters: Arc<Counters>, tools: Tools) -> Self {
+        Self { doorbells, counters, tools, activity: AtomicU64::new(0) }
     }
 
-    fn trace(&self, event: TraceEvent<'_>) {
-        self.tracer.of_engine(Engine::Doorbells, event);
-    }
-
-    /// Records that a doorbell was rung. Its value is the index of a packet in its queue, or the index after it.
-    fn rung(&self, event: TraceEvent<'_>) {
-        if let TraceEvent::Doorbell { offset, value, way } = event
-            && self.tracer.is_on()
-        {
-            let job = offset.whole().index().map_or(Job::NONE, |doorbell| self.tracer.job(doorbell, value));
-            self.tracer.of_job(job, event.owner(Engine::Doorbells), event);
-            let (counter, count) = match way {
-                Way::Trapped => (Counter::DoorbellsTrapped, &self.counters.doorbells_trapped),
-                Way::Woken => (Counter::DoorbellsWoken, &self.counters.doorbells_woken),
-                Way::Polled => (Counter::DoorbellsPolled, &self.counters.doorbells_polled),
+    /// Tells that a doorbell was rung. Its value is the index of a packet in its queue, or the index after it.
+    #[inline(always)]
+    fn rung(&self, offset: DoorbellOffset, value: u64, way: Way) {
+        self.tools.tell(|| {
+            let job = offset.whole().index().map_or(Job::NONE, |doorbell| self.tools.job(doorbell, value));
+            let count = match way {
+                Way::Trapped => &self.counters.doorbells_trapped,
+                Way::Woken => &self.counters.doorbells_woken,
+                Way::Polled => &self.counters.doorbells_polled,
             };
-            let event = TraceEvent::Counter { counter, value: count.load(Ordering::Relaxed) };
-            self.tracer.of_job(job, Owner::of(Engine::Doorbells), event);
-        }
+            let count = count.load(Ordering::Relaxed);
+            Moment::Rung { offset, value, way, count }.on(Engine::Doorbells).in_job(job)
+        });
     }
 
     /// Takes note of a doorbell, if it was rung. `sleeps` is true if its queue would do nothing without it.
     pub(crate) fn look(&self, doorbell: DoorbellIndex, sleeps: bool) -> Heard {
         let Some(rung) = self.doorbells.take(doorbell) else { return Heard::Nothing };
         self.stir();
-        self.trace(TraceEvent::DoorbellSeen { doorbell });
+        self.tools.tell(|| Moment::Noticed { doorbell }.on(Engine::Doorbells));
         if rung.found {
             self.found(doorbell.offset(), rung.value);
         }
         if !sleeps {
             return Heard::Ring;
         }
-        let place = || Place { what: "ring", doorbell: Some(doorbell.dwords()), ..Place::default() };
-        match self.faults.meets(Hook::Doorbell, place) {
-            None => Heard::Ring,
-            Some(struck) if struck.rule == Rule::DoorbellLost => Heard::Lost,
-            Some(struck) => Heard::Late(struck.until),
+        match self.tools.at(|| Moment::Heard { doorbell }.on(Engine::Doorbells)) {
+            Verdict::Lose => Heard::Lost,
+            Verdict::Delay(until) => Heard::Late(until),
+            _ => Heard::Ring,
         }
     }
 
     /// Counts a value that was stored without the device seeing it.
     fn found(&self, offset: DoorbellOffset, value: u64) {
         count(&self.counters.doorbells_polled);
-        self.rung(TraceEvent::Doorbell { offset, value, way: Way::Polled });
+        self.rung(offset, value, Way::Polled);
     }
 
     /// Takes a trapped write of 4 or 8 bytes at an aligned offset.
     pub(crate) fn trapped(&self, offset: DoorbellOffset, value: u64, len: usize) {
         count(&self.counters.doorbells_trapped);
-        self.rung(TraceEvent::Doorbell { offset, value, way: Way::Trapped });
+        self.rung(offset, value, Way::Trapped);
         if let Some(unknown) = self.doorbells.store(offset, value, len) {
             self.found(offset.whole(), unknown);
         }
@@ -103,7 +91,7 @@ impl DoorbellWatch {
     /// it.
     pub(crate) fn woken(&self, offset: DoorbellOffset, writes: u64) -> bool {
         self.counters.doorbells_woken.fetch_add(writes, Ordering::Relaxed);
-        self.rung(TraceEvent::Doorbell { offset, value: self.doorbells.load(offset), way: Way::Woken });
+        self.rung(offset, self.doorbells.load(offset), Way::Woken);
         self.doorbells.note(offset)
     }
 

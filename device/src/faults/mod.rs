@@ -9,7 +9,7 @@
 //! | [`Faults`] | the plan of a running device |
 //! | [`Strike`] | a fault that has struck, with its place |
 //!
-//! A device without a plan has one branch on an `Option` at each hook, and no hook is met per instruction. A
+//! The device tells its [moments](crate::tools) to all tools at once, and no hook is met per instruction. A
 //! strike takes the path that the device has for that error anyway; `docs/faults.md` says for each rule what
 //! a driver sees.
 
@@ -25,6 +25,7 @@ mod when;
 
 pub use chaos::Chaos;
 pub use hook::Hook;
+pub(crate) use live::Struck;
 pub use live::{Exhausted, Faults};
 pub(crate) use place::Place;
 pub use plan::{Plan, PlanError, Planned};

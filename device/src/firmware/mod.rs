@@ -22,8 +22,8 @@ use belfry_abi::doorbell::DoorbellIndex;
 use crate::chip::Generation;
 use crate::cp::CpEnv;
 use crate::doorbell::{DoorbellWatch, Doorbells};
-use crate::faults::Faults;
 use crate::interrupt::Sources;
+use crate::moments::{Moment, Verdict};
 use crate::queue::{HqdBanks, Partitions};
 use crate::regs::RegisterFile;
 use crate::save::Broken;
@@ -31,7 +31,8 @@ use crate::sdma::{Movers, SdmaEnv};
 use crate::shader::Restoring;
 use crate::stats::Counters;
 use crate::threads::Wake;
-use crate::trace::{Engine, TraceEvent, Tracer};
+use crate::tools::Tools;
+use crate::trace::Engine;
 use crate::vm::{Contexts, SpaceList, Spaces};
 #[cfg(doc)]
 use hws::HwsScheduler;
@@ -119,8 +120,7 @@ pub(crate) struct Ports {
     pub(crate) movers: Arc<Movers>,
     pub(crate) wake: Arc<Wake>,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) tracer: Tracer,
-    pub(crate) faults: Faults,
+    pub(crate) tools: Tools,
     /// Least time that a busy queue keeps its slot while others wait for one.
     pub(crate) quantum: Duration,
 }
@@ -131,7 +131,15 @@ impl Ports {
         SdmaEnv { cp: self.env.clone(), movers: Arc::clone(&self.movers), packets: self.chip.sdma.packets }
     }
 
-    fn trace(&self, event: TraceEvent<'_>) {
-        self.tracer.of_engine(Engine::Firmware, event);
+    /// Tells the tools a moment of the firmware.
+    #[inline(always)]
+    fn at(&self, moment: Moment<'_>) -> Verdict {
+        self.tools.at(|| moment.on(Engine::Firmware))
+    }
+
+    /// Tells the tools a moment of the firmware that they only look at.
+    #[inline(always)]
+    fn tell(&self, moment: Moment<'_>) {
+        self.tools.tell(|| moment.on(Engine::Firmware));
     }
 }

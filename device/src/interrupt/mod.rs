@@ -18,12 +18,14 @@ use belfry_abi::regs::Offset;
 
 use crate::config::MsixTable;
 use crate::doorbell::{Doorbells, InterruptDoorbell};
-use crate::faults::{Faults, Hook, Place, Rule};
+use crate::faults::Rule;
 use crate::guest_error::GuestError;
 use crate::lock::{Mutex, MutexGuard, rank};
+use crate::moments::{Moment, Verdict};
 use crate::pci::{Msix, SharedControl};
 use crate::stats::{Counters, count};
-use crate::trace::{Engine, Owner, TraceEvent, Tracer};
+use crate::tools::Tools;
+use crate::trace::{Engine, Owner};
 use crate::vm::{AddressSpace, Contexts};
 use ih_ring::{IhRing, Lost, Pushed};
 use retry::{Retry, Told};
@@ -83,14 +85,13 @@ pub(crate) struct Interrupts {
     /// True if entries wait to be read and the function has a pin to report them.
     pin_pending: AtomicBool,
     counters: Arc<Counters>,
-    tracer: Tracer,
+    tools: Tools,
     /// True if read pointer updates may come without being seen, so every entry raises the vector.
     unseen_rptr: bool,
     /// Configuration that decides if and how a vector leaves the function.
     control: Arc<SharedControl>,
     /// Owners of doorbells, which follow the registers of this block.
     doorbells: Arc<Doorbells>,
-    faults: Faults,
     /// Vectors that are held back, each with the time at which it is due.
     late: Mutex<Vec<(Duration, u16)>, rank::LateVectors>,
 }
@@ -110,7 +111,7 @@ impl Interrupts {
         sink: Arc<dyn InterruptSink>,
         (table, has_pin, retries): (MsixTable, bool, bool),
         counters: Arc<Counters>,
-        (tracer, faults): (Tracer, Faults),
+        tools: Tools,
         unseen_rptr: bool,
         (control, doorbells): (Arc<SharedControl>, Arc<Doorbells>),
     ) -> Self {
@@ -123,11 +124,10 @@ impl Interrupts {
             has_pin,
             pin_pending: AtomicBool::new(false),
             counters,
-            tracer,
+            tools,
             unseen_rptr,
             control,
             doorbells,
-            faults,
             late: Mutex::default(),
         }
     }
@@ -162,7 +162,7 @@ impl Interrupts {
             state.pin = asserted;
             if asserted {
                 count(&self.counters.interrupts);
-                self.tracer.of_engine(Engine::Ih, TraceEvent::Interrupt { vector: VECTOR });
+                self.tools.tell(|| Moment::Raised { vector: VECTOR }.on(Engine::Ih));
             }
             self.sink.set_pin(asserted);
         }
@@ -234,7 +234,7 @@ impl Interrupts {
         let Some(index) = retry.admit(told) else { return };
         entry.data[2] |= index;
         let is_on = retry.ring.is_on();
-        let time = self.tracer.time();
+        let time = self.tools.time();
         let pushed = match space {
             Some(space) if self.control.bus_master() && is_on => retry.ring.push(space, &entry),
             Some(space) if self.control.bus_master() => state.ring.push(space, &entry),
@@ -290,11 +290,11 @@ impl Interrupts {
     fn push_locked(&self, state: &mut State, space: Option<&AddressSpace>, mut entry: IhEntry, clock: u64) {
         entry.timestamp_lo = clock as u32;
         entry.timestamp_hi = (clock >> 32) as u32 & 0xffff;
-        if self.faults.is_on() {
+        if self.tools.may_strike() {
             self.strike_entry(state, space, &entry);
         }
         let overflow = state.ring.overflow;
-        let time = self.tracer.time();
+        let time = self.tools.time();
         let pushed = match space {
             Some(space) if self.control.bus_master() => state.ring.push(space, &entry),
             _ => Pushed::Lost(Lost::NotBusMaster),
@@ -309,11 +309,9 @@ impl Interrupts {
     /// Applies the faults that are due before an entry is written.
     fn strike_entry(&self, state: &mut State, space: Option<&AddressSpace>, entry: &IhEntry) {
         let (client, source) = (entry.client().0, entry.source().0);
-        let what = format!("entry of client {client:#x}, source {source}");
-        let place = || Place { what: &what, pasid: Some(entry.pasid().into()), ..Place::default() };
-        match self.faults.meets(Hook::IhEntry, place).map(|struck| struck.rule) {
-            Some(Rule::InterruptSpurious) => self.raise(state),
-            Some(Rule::IhOverflow) => {
+        match self.tools.at(|| Moment::Entry { client, source }.of(owner(entry))) {
+            Verdict::Strike(Rule::InterruptSpurious) => self.raise(state),
+            Verdict::Strike(Rule::IhOverflow) => {
                 let space = space.filter(|_| self.control.bus_master());
                 let Some((space, entries)) = space.zip(state.ring.entries()) else { return };
                 let mut interrupts = false;
@@ -338,10 +336,9 @@ impl Interrupts {
                 count(&self.counters.ih_entries);
                 if let Some(time) = time {
                     let (client, source) = (entry.client().0, entry.source().0);
-                    let owner =
-                        Owner { pasid: entry.pasid().into(), vmid: entry.vmid(), ..Owner::of(Engine::Ih) };
-                    let event = TraceEvent::IhEntry { client, source, context: entry.data[0] };
-                    self.tracer.event_at(time, owner, event);
+                    let context = entry.data[0];
+                    let moment = Moment::EntryWritten { client, source, context, time };
+                    self.tools.tell(|| moment.of(owner(entry)));
                 }
                 if interrupt || (self.unseen_rptr && state.ring.interrupts_enabled()) {
                     self.raise(state);
@@ -378,21 +375,18 @@ impl Interrupts {
     }
 
     fn raise_vector(&self, vector: u16) {
-        if self.faults.is_removed() {
+        if self.tools.is_removed() {
             return;
         }
-        let place = || Place { what: "message", ..Place::default() };
-        match self.faults.meets(Hook::Interrupt, place) {
-            None => {}
-            Some(struck) => match struck.rule {
-                Rule::InterruptLost => return,
-                Rule::InterruptLate => {
-                    self.late.lock().unwrap_or_else(PoisonError::into_inner).push((struck.until, vector));
-                    self.faults.look_again();
-                    return;
-                }
-                _ => self.send(vector),
-            },
+        match self.tools.at(|| Moment::Message.on(Engine::Ih)) {
+            Verdict::Lose => return,
+            Verdict::Delay(until) => {
+                self.late.lock().unwrap_or_else(PoisonError::into_inner).push((until, vector));
+                self.tools.faults().look_again();
+                return;
+            }
+            Verdict::Twice => self.send(vector),
+            _ => {}
         }
         self.send(vector);
     }
@@ -401,7 +395,7 @@ impl Interrupts {
     pub(crate) fn raise_late(&self) {
         let due: Vec<_> = {
             let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
-            late.extract_if(.., |(until, _)| self.faults.is_over(*until)).collect()
+            late.extract_if(.., |(until, _)| self.tools.is_over(*until)).collect()
         };
         for (_, vector) in due {
             self.send(vector);
@@ -410,7 +404,7 @@ impl Interrupts {
 
     fn send(&self, vector: u16) {
         count(&self.counters.interrupts);
-        self.tracer.of_engine(Engine::Ih, TraceEvent::Interrupt { vector });
+        self.tools.tell(|| Moment::Raised { vector }.on(Engine::Ih));
         self.sink.raise(vector);
     }
 
@@ -449,4 +443,9 @@ impl Interrupts {
         self.late.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.update_pin(&mut state);
     }
+}
+
+/// The owner of an entry.
+fn owner(entry: &IhEntry) -> Owner {
+    Owner { pasid: entry.pasid().into(), vmid: entry.vmid(), ..Owner::of(Engine::Ih) }
 }

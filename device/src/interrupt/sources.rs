@@ -11,11 +11,13 @@ use super::Interrupts;
 use crate::chip::{InterruptFormat, Origin, PageFault, SqInterrupt};
 use crate::cp::CpInterrupts;
 use crate::guest_error::GuestError;
+use crate::moments::Moment;
 use crate::queue::QueueIdentity;
 use crate::shader::{Reason, WaveFailure};
 use crate::stats::{Counters, count};
 use crate::time::Clock;
-use crate::trace::{Engine, TraceEvent, Tracer};
+use crate::tools::Tools;
+use crate::trace::Engine;
 use crate::vm::{Contexts, Fault, fault_page};
 
 /// Most graphics cores of any chip.
@@ -35,7 +37,7 @@ pub(crate) struct Sources {
     pub(crate) interrupts: Arc<Interrupts>,
     pub(crate) clock: Clock,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) tracer: Tracer,
+    pub(crate) tools: Tools,
 }
 
 impl Sources {
@@ -86,16 +88,14 @@ impl Sources {
 
     fn tell_fault(&self, queue: &QueueIdentity, fault: &Fault, origin: Origin, retry: bool) {
         let (page, write) = (fault_page(fault), fault.access.is_write());
-        if self.tracer.is_on() {
-            let owner = queue.owner(if let Origin::Engine(engine) = origin {
+        self.tools.tell(|| {
+            let engine = if let Origin::Engine(engine) = origin {
                 Engine::Sdma(engine.into())
             } else {
                 Engine::Shader
-            });
-            let text = fault.to_string();
-            let event = TraceEvent::PageFault { address: fault.va, write, retried: retry, text: &text };
-            self.tracer.event(owner, event);
-        }
+            };
+            Moment::PageFault { fault, retried: retry }.of(queue.owner(engine))
+        });
         let permission = fault.kind.is_permission();
         let words = (self.format.page_fault_words)(PageFault { page, write, permission, retry });
         let entry = self.entry((self.format.page_fault)(origin), queue, words, origin);

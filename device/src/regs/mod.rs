@@ -22,8 +22,10 @@ use crate::chip::Chip;
 use crate::guest_error::GuestError;
 use crate::io::{IoError, IoResult};
 use crate::memory::{Memory, Physical};
+use crate::moments::Moment;
 use crate::stats::{Counters, count};
-use crate::stops::Stops;
+use crate::tools::Tools;
+use crate::trace::Engine;
 pub(crate) use save::SavedRegisters;
 pub(crate) use seen::pairs;
 pub(crate) use storage::{Storage, named};
@@ -92,7 +94,7 @@ pub(crate) struct RegisterFile {
     memory: Arc<Memory>,
     chip: Arc<dyn Chip>,
     counters: Arc<Counters>,
-    stops: Arc<Stops>,
+    tools: Tools,
 }
 
 impl std::fmt::Debug for RegisterFile {
@@ -113,7 +115,7 @@ impl RegisterFile {
         blocks: Vec<Box<dyn Block>>,
         windows: Arc<Windows>,
         memory: Arc<Memory>,
-        (counters, stops): (Arc<Counters>, Arc<Stops>),
+        (counters, tools): (Arc<Counters>, Tools),
     ) -> Self {
         let mut table = vec![0; windows.registers() as usize].into_boxed_slice();
         let mut segments: Vec<Segment> = Vec::new();
@@ -138,7 +140,7 @@ impl RegisterFile {
             }
         }
         let unmodelled = Unmodelled::default();
-        Self { blocks, segments, table, windows, unmodelled, memory, chip, counters, stops }
+        Self { blocks, segments, table, windows, unmodelled, memory, chip, counters, tools }
     }
 
     /// Returns true if the BAR decodes an absolute dword index.
@@ -249,7 +251,7 @@ impl RegisterFile {
             }
             None => {}
         }
-        self.stops.written(dword, value);
+        self.tools.tell(|| Moment::RegisterWritten { dword, value }.on(Engine::Device));
     }
 
     fn write_window(&self, window: Window, value: u32) {

@@ -10,10 +10,10 @@
 //! ([`Movers`]).
 
 mod error;
+mod moments;
 mod mover;
 mod packets;
 mod save;
-mod trace;
 mod transfer;
 
 use std::sync::Arc;
@@ -23,7 +23,6 @@ use zerocopy::IntoBytes;
 
 use crate::chip::SdmaPackets;
 use crate::cp::CpEnv;
-use crate::faults::{Hook, Place, Rule};
 use crate::queue::{
     BlockedOn, ContextArea, DmaBuffer, DmaContext, EngineError, Progress, QueueEngine, QueueIdentity, Saving,
 };
@@ -31,11 +30,12 @@ use crate::spent::{self, Part};
 use crate::vm::{AddressSpace, FaultKind};
 use error::memory;
 pub use error::{SdmaError, SdmaStopped};
+use moments::Watched;
 pub use mover::Movers;
 use mover::Moving;
 use packets::Packet;
 pub(crate) use save::SavedSdma;
-use transfer::{Transfer, quad, refuse};
+use transfer::{quad, refuse};
 
 /// Most SDMA engines of a GPU.
 pub const MAX_ENGINES: u8 = 16;
@@ -101,18 +101,9 @@ pub struct SdmaQueue {
     /// The packet at the read pointer, while its engine moves bytes for it.
     moving: Option<Moving>,
     stopped: bool,
-    /// The last packet that was recorded: its place in the ring, and in the buffer.
-    traced: Option<(u64, Option<u64>)>,
-    /// Bytes of the transfer whose beginning was recorded.
-    began: Option<u64>,
-    /// Bytes of all recorded transfers.
-    moved: u64,
     /// True if it stays at its packet for good.
     hangs: bool,
-    /// The last transfer for which a fault was decided: its place in the ring, and in the buffer.
-    struck: Option<(u64, Option<u64>)>,
-    /// True if an injected fault has the transfer write wrong bytes.
-    corrupts: bool,
+    watched: Watched,
 }
 
 /// Result of an attempt to go on.
@@ -155,12 +146,8 @@ impl SdmaQueue {
             context,
             moving: None,
             stopped: false,
-            traced: None,
-            began: None,
-            moved: 0,
             hangs: false,
-            struck: None,
-            corrupts: false,
+            watched: Watched::default(),
         }
     }
 
@@ -282,10 +269,7 @@ impl SdmaQueue {
         }
         let mut packet = vec![0; dwords as usize];
         self.read(0, &mut packet)?;
-        if self.moving.is_none() && self.keeps(header) {
-            return Ok(Step::Waits);
-        }
-        let _scope = self.trace_packet(header);
+        let Ok(_scope) = self.meet(header) else { return Ok(Step::Waits) };
         let skip = match self.execute(&packets::parse(self.env.packets, &packet)?, budget)? {
             Effect::Done => 0,
             Effect::Part => return Ok(Step::Part),
@@ -311,7 +295,7 @@ impl SdmaQueue {
 
     /// Moves on by this many dwords, and out of a buffer that is at its end.
     fn advance(&mut self, dwords: u64) {
-        self.trace_end();
+        self.end_transfer();
         self.context.done = 0;
         match &mut self.context.buffer {
             None => self.read_index = self.read_index.wrapping_add(dwords * 4),
@@ -330,34 +314,13 @@ impl SdmaQueue {
         self.env.cp.clock.ticks().wrapping_add(self.context.clock)
     }
 
-    /// Decides if the queue hangs at a transfer. It decides once for each transfer.
-    fn strikes(&mut self, transfer: &Transfer) -> bool {
-        let place = (self.read_index, self.context.buffer.map(|buffer| buffer.at));
-        if self.context.done != 0 || self.struck.replace(place) == Some(place) {
-            return self.hangs;
-        }
-        let identity = &self.config.identity;
-        let place = || Place {
-            what: "transfer",
-            doorbell: Some(identity.doorbell.dwords()),
-            pasid: Some(identity.pasid),
-            address: Some(transfer.to()),
-            kernel: None,
-        };
-        let struck = self.env.cp.faults.meets(Hook::Transfer, place).map(|struck| struck.rule);
-        self.hangs = struck == Some(Rule::SdmaStuck);
-        self.corrupts = struck == Some(Rule::SdmaCorrupt);
-        self.hangs
-    }
-
     fn execute(&mut self, packet: &Packet, budget: &mut u64) -> Result<Effect, SdmaError> {
         let space = Arc::clone(&self.space);
         let space = &*space;
         match packet {
             Packet::Nop | Packet::Caches => {}
             Packet::Transfer(transfer) => {
-                self.trace_start(transfer.bytes());
-                if self.env.cp.faults.is_on() && self.strikes(transfer) {
+                if self.meet_transfer(transfer) {
                     return Ok(Effect::Waits);
                 }
                 if transfer.bytes() - self.context.done.min(transfer.bytes()) >= LEAST_FOR_ENGINE {
@@ -372,7 +335,7 @@ impl SdmaQueue {
                 if self.context.done < transfer.bytes() {
                     return Ok(Effect::Part);
                 }
-                if std::mem::take(&mut self.corrupts) {
+                if self.take_corruption() {
                     let wrong: u8 = space.read(transfer.to()).map_err(memory("COPY"))?;
                     space.write(transfer.to(), &(wrong ^ 1)).map_err(memory("COPY"))?;
                 }
@@ -416,7 +379,7 @@ impl SdmaQueue {
     /// the sanitizer.
     fn waits_for_flush(&self) -> bool {
         let identity = &self.config.identity;
-        self.env.cp.shader.sanitizer().is_some_and(|sanitizer| {
+        self.env.cp.tools.sanitizer().is_some_and(|sanitizer| {
             let (pasid, doorbell) = (identity.pasid, identity.doorbell.dwords());
             sanitizer.waits_for_flush(self.space.memory(), |misuse| misuse.of(pasid, doorbell))
         })

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::moments::Watched;
 use super::{SdmaConfig, SdmaEnv, SdmaQueue};
 use crate::queue::DmaContext;
 use crate::save::{Broken, check};
@@ -50,12 +51,8 @@ impl SdmaQueue {
             context: saved.context,
             moving: None,
             stopped: saved.stopped,
-            traced: None,
-            began: None,
-            moved: 0,
             hangs: false,
-            struck: None,
-            corrupts: false,
+            watched: Watched::default(),
         })
     }
 }

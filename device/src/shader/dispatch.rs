@@ -1,5 +1,6 @@
 //! A dispatch in progress: the workgroups that have begun, the paused ones, and the number of ended ones.
 
+mod probes;
 mod save;
 
 use std::collections::VecDeque;
@@ -9,7 +10,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use belfry_isa::exec::Lds;
-use belfry_isa::mem::Mmu as _;
 use belfry_isa::wave::Wave;
 
 use super::chance::Chance;
@@ -20,15 +20,15 @@ use super::launch::Launch;
 use super::queue::{Seat, ShaderQueue};
 use super::unclaimed::Unclaimed;
 use super::workgroup::{TellWave, Workgroup};
-use crate::chip::Generation;
 use crate::explore::{Actor, Explorer};
 use crate::lock::{Mutex, MutexGuard, rank};
-use crate::profile::{self, Profiler, Resources};
-use crate::sanitize::{Grid, Look, Sanitizer, Sight};
+use crate::profile;
+use crate::sanitize::Grid;
 use crate::show::Few;
 use crate::trace::{self, Job};
 use crate::vm::Fault;
 
+pub(super) use probes::Probes;
 pub(super) use save::{Restored, SavedDispatch};
 
 /// Something to do once no lock and no slice of guest memory is held.
@@ -148,20 +148,6 @@ pub(super) struct Dispatch {
     profile: Option<Arc<profile::Kernel>>,
 }
 
-/// Parts that see the instructions of a dispatch, if there are any.
-#[derive(Clone, Copy)]
-pub(super) struct Probes<'a> {
-    pub(super) check: Option<&'a Arc<Grid>>,
-    pub(super) profile: Option<&'a Arc<profile::Kernel>>,
-}
-
-impl Probes<'_> {
-    /// Returns true if there is at least one.
-    pub(super) fn are_any(&self) -> bool {
-        self.check.is_some() || self.profile.is_some()
-    }
-}
-
 /// Paused workgroups that are shown.
 const SHOWN: usize = 4;
 
@@ -217,51 +203,6 @@ impl Dispatch {
             check: None,
             profile: None,
         }
-    }
-
-    /// Has its waves checked from now on. Restored dispatches are not checked.
-    pub(super) fn be_checked_by(&mut self, sanitizer: &Arc<Sanitizer>, chip: &Generation) {
-        let (space, entry) = (self.queue.space().context(), self.launch.entry);
-        self.check = {
-            let queue = Arc::clone(&self.queue);
-            let look = move |va| queue.space().check_page(va);
-            let look = self.queue.space().checks_pages().then(|| Box::new(look) as Box<Look>);
-            let queue = Arc::clone(&self.queue);
-            let is_mapped = move |va| queue.space().waits().is_some() || queue.space().peek(va).is_some();
-            let queue = Arc::clone(&self.queue);
-            let read_line = move |va| {
-                let mut line = [0; 64];
-                let location = queue.space().peek(va)?.locate(va)?;
-                queue.space().memory().read_bytes(location, &mut line).ok()?;
-                Some(line)
-            };
-            let (sgprs, keeps_stores) = (self.launch.initial_sgprs(), chip.shader.keeps_stores);
-            let (is_mapped, read_line) = (Box::new(is_mapped), Box::new(read_line));
-            let sight = Sight { look, is_mapped, read_line, sgprs, keeps_stores };
-            Grid::new(sanitizer, space, entry, self.number, sight)
-        };
-    }
-
-    /// Has its waves counted from now on. Restored dispatches are not counted.
-    pub(super) fn be_profiled_by(&mut self, profiler: &Profiler, chip: &Generation) {
-        let launch = &self.launch;
-        let resources = Resources {
-            wave_size: launch.wave_size,
-            vgprs: launch.most_vgprs(),
-            shared_vgprs: launch.shared_vgprs,
-            sgprs: None,
-            lds: launch.lds_size,
-            scratch: launch.scratch_bytes_per_lane,
-            waves: launch.waves_per_workgroup(),
-            wgp_mode: launch.wgp_mode,
-        };
-        let place = (self.queue.space().context(), launch.entry);
-        self.profile = profiler.launch(place, &chip.shader, resources);
-    }
-
-    /// Returns the parts that see its waves' instructions.
-    pub(super) fn probes(&self) -> Probes<'_> {
-        Probes { check: self.check.as_ref(), profile: self.profile.as_ref() }
     }
 
     /// Makes a dispatch that was saved: `unclaimed` are the workgroups that have not begun. [`Dispatch::put_off`] is

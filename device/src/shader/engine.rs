@@ -35,13 +35,10 @@ use super::worker::{Aftermath, Worker};
 use super::workgroup::Workgroup;
 use crate::activity::Activity;
 use crate::chip::{CuMask, Generation, Topology};
-use crate::explore::Explorer;
 use crate::lock::{Condvar, Mutex, MutexGuard, ThisDevice, rank};
-use crate::profile::Profiler;
-use crate::sanitize::Sanitizer;
-use crate::stops::Stops;
 use crate::time::Clock;
-use crate::trace::{TraceSink, Tracer};
+use crate::tools::Tools;
+use crate::trace::TraceSink;
 use crate::vm::WalkCounter;
 
 pub(crate) use save::{Restoring, SavedQueue, SavedShader};
@@ -69,14 +66,8 @@ pub struct ShaderConfig {
     pub kept_code: Option<Arc<belfry_isa::code_store::KeptCode>>,
     /// Seed of a deterministic schedule, which needs one worker.
     pub deterministic: Option<u64>,
-    /// Explorer that decides in place of the seed; it needs a seed as well.
-    pub explorer: Option<Explorer>,
-    /// Receiver of events and of executed instructions.
-    pub trace: Tracer,
-    /// Checks what kernels do.
-    pub sanitizer: Option<Arc<Sanitizer>>,
-    /// Counts what kernels do.
-    pub profiler: Option<Arc<Profiler>>,
+    /// The tools that look at waves, or decide for them. An explorer needs a seed as well.
+    pub tools: Tools,
     /// The device's page walks, which are recorded beside its waves.
     pub walks: Arc<WalkCounter>,
     /// Counter of the threads that execute waves.
@@ -114,16 +105,12 @@ pub(super) struct Shared {
     /// Worker threads.
     pub(super) workers: usize,
     deterministic: Option<u64>,
-    pub(super) explorer: Option<Explorer>,
     /// True if the last turn has left a workgroup in the middle, in a schedule that is explored.
     pub(super) left: AtomicBool,
-    pub(super) trace: Tracer,
-    pub(super) sanitizer: Option<Arc<Sanitizer>>,
-    pub(super) profiler: Option<Arc<Profiler>>,
+    pub(super) tools: Tools,
     /// True if the sink asks for waves one by one.
     pub(super) wants_waves: bool,
     pub(super) walks: Arc<WalkCounter>,
-    pub(super) stops: Arc<Stops>,
     pub(super) activity: Activity,
 }
 
@@ -199,14 +186,10 @@ impl ShaderEngine {
             code: CodeSpaces::new(config.chip.arch, config.backend, config.kept_code.clone()),
             workers: config.workers.max(1),
             deterministic: config.deterministic,
-            explorer: config.explorer,
             left: AtomicBool::new(false),
-            wants_waves: config.trace.sink().is_some_and(TraceSink::wants_waves),
-            trace: config.trace,
-            sanitizer: config.sanitizer,
-            profiler: config.profiler,
+            wants_waves: config.tools.tracer().sink().is_some_and(TraceSink::wants_waves),
+            tools: config.tools,
             walks: config.walks,
-            stops: Arc::default(),
             activity: config.activity,
         });
         // They are numbered after the worker threads.
@@ -259,11 +242,11 @@ impl ShaderEngine {
         // Built in its final place: a copy of a value that was written a moment before would stall.
         let number = epoch - FIRST_EPOCH;
         let mut dispatch = Arc::new(Dispatch::new(Arc::clone(queue), launch, total, number, owner, chance));
-        let Shared { sanitizer, profiler, chip, .. } = &*self.shared;
-        let is_probed = sanitizer.is_some() || profiler.is_some();
-        if is_probed && let Some(dispatch) = Arc::get_mut(&mut dispatch) {
-            sanitizer.iter().for_each(|sanitizer| dispatch.be_checked_by(sanitizer, chip));
-            profiler.iter().for_each(|profiler| dispatch.be_profiled_by(profiler, chip));
+        let Shared { tools, chip, .. } = &*self.shared;
+        if tools.probe_kernels()
+            && let Some(dispatch) = Arc::get_mut(&mut dispatch)
+        {
+            dispatch.be_probed_by(tools, chip);
         }
         if self.shared.deterministic.is_none()
             && dispatch.is_small(SMALL)
@@ -293,7 +276,7 @@ impl ShaderEngine {
     fn first_turn(&self, dispatch: &Arc<Dispatch>) -> Option<Aftermath> {
         let mut submitter = self.submitter.try_lock().ok()?;
         let mut state = self.shared.lock();
-        let may = state.queues.is_empty() && !state.shutdown && !self.shared.stops.is_halted();
+        let may = state.queues.is_empty() && !state.shutdown && !self.shared.tools.is_halted();
         if !may || !dispatch.queue().begin_turn() {
             return None;
         }
@@ -353,7 +336,7 @@ impl Shared {
 
     /// Returns the sink, which is asked before a wave's instructions are recorded.
     pub(super) fn sink(&self) -> Option<&dyn TraceSink> {
-        if self.wants_waves { self.trace.sink() } else { None }
+        if self.wants_waves { self.tools.tracer().sink() } else { None }
     }
 
     /// Returns the decisions of dispatch `number`, in a deterministic schedule.
@@ -388,10 +371,10 @@ impl Shared {
     /// dispatch only after many turns of one, so that it does not depend on the time at which the others came.
     fn find(&self, state: &mut State) -> Option<Task> {
         // With one worker, two turns never run at the same time.
-        if state.held || self.stops.is_halted() || (state.submitter_runs && self.workers == 1) {
+        if state.held || self.tools.is_halted() || (state.submitter_runs && self.workers == 1) {
             return None;
         }
-        if let Some(explorer) = &self.explorer {
+        if let Some(explorer) = self.tools.explorer() {
             self.order(explorer, state);
         }
         let stays = self.deterministic.is_some() && state.turns < TURNS_BEFORE_OTHERS;
@@ -454,7 +437,7 @@ impl Shared {
             let begins = dispatch.put_back() && all_are_on && !dispatch.unclaimed.is_empty();
             if dispatch.is_deterministic() {
                 let seat = begins.then(|| self.residency.seat(&dispatch)).flatten();
-                match dispatch.choose(seat, self.explorer.as_ref()) {
+                match dispatch.choose(seat, self.tools.explorer()) {
                     Some(work) => return Some(Task { dispatch, work }),
                     None => continue,
                 }

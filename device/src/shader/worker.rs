@@ -1,6 +1,6 @@
 //! One worker thread's state, and its turns at dispatches.
 
-mod trace;
+mod moments;
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -210,7 +210,7 @@ impl Worker {
         let golden = || shared.clock.ticks();
         let clock: &dyn Fn() -> u64 = if deterministic { &ticks } else { &golden };
         let by_hand = self.by_hand.take();
-        let armed = shared.stops.armed().filter(|_| by_hand.is_none());
+        let armed = shared.tools.armed().filter(|_| by_hand.is_none());
         let armed = armed.as_deref();
         // By value: waves that take turns ask often, and a borrow would be one more load.
         let stopping = move || queue.should_yield() || armed.is_some_and(Armed::is_halted);
@@ -230,7 +230,7 @@ impl Worker {
                     }
                     // New workgroups come first, so as long as there are some, another turn would find the next one.
                     let goes_on =
-                        aftermath.notices.is_empty() && shared.is_alone() && !shared.stops.is_halted();
+                        aftermath.notices.is_empty() && shared.is_alone() && !shared.tools.is_halted();
                     if runs_on && budget < usual.max(1) && goes_on {
                         (budget, more_turns) = (TURN_BUDGET, TURNS_IN_A_ROW);
                         shared.counters.add(self.number, &mut self.stats);
@@ -272,9 +272,9 @@ impl Worker {
                     workgroup
                 }
             };
-            let span = shared.trace.is_on().then(|| {
+            let span = shared.tools.is_traced().then(|| {
                 let first = begins.unwrap_or(workgroup.id);
-                self.trace_start(dispatch, first, resumed)
+                self.tell_begin(dispatch, first, resumed)
             });
             resumed = false;
             let mut turn = Turn {
@@ -317,7 +317,7 @@ impl Worker {
                 None => {
                     let outcome = match by_hand {
                         _ if workgroup.hangs => Outcome::Paused { asleep: true },
-                        None => match &shared.explorer {
+                        None => match shared.tools.explorer() {
                             Some(explorer) => {
                                 workgroup.run_explored(&mut turn, Exploration { explorer, memory: space })
                             }
@@ -336,7 +336,7 @@ impl Worker {
             let before = std::mem::replace(&mut misses, context.tlb.misses());
             self.stats.tlb_misses += misses - before;
             if let Some(span) = span {
-                self.trace_end(dispatch, &span, ended, &outcome);
+                self.tell_end(dispatch, &span, ended, &outcome);
             }
             self.stats.workgroups += ended;
             done += ended;
@@ -356,12 +356,12 @@ impl Worker {
                     seat = left.filter(|seat| seat.fits(dispatch.launch()));
                 }
                 Outcome::Paused { asleep } => {
-                    shared.left.store(shared.explorer.is_some(), Ordering::Relaxed);
+                    shared.left.store(shared.tools.explorer().is_some(), Ordering::Relaxed);
                     self.asleep = if asleep { self.asleep.saturating_add(1) } else { 0 };
                     // A workgroup that waits for another one must let it run, and notices are not to wait.
                     let waits =
                         asleep | workgroup.take_looked() | !aftermath.notices.is_empty() | by_hand.is_some();
-                    let wanted = stopping() || shared.stops.is_halted() || !shared.is_alone();
+                    let wanted = stopping() || shared.tools.is_halted() || !shared.is_alone();
                     let ends = waits || more_turns == 0 || wanted;
                     let is_long = ends || more_turns <= TURNS_IN_A_ROW - SHORT_TURNS;
                     if is_long {
@@ -402,7 +402,7 @@ impl Worker {
             None => dispatch.workgroups_done(done).then_some(Ok(())),
         };
         if settled.is_some() {
-            self.trace_kernel(dispatch);
+            self.tell_kernel(dispatch);
         }
         self.stats.dispatches += u64::from(settled == Some(Ok(())));
         if deterministic {

@@ -88,7 +88,7 @@ impl JobScope {
     }
 
     /// A scope that changes nothing.
-    pub(super) const fn nothing() -> Self {
+    pub(crate) const fn nothing() -> Self {
         Self { before: None }
     }
 }

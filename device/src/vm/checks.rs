@@ -1,14 +1,15 @@
 //! Checks for the sanitizer that no page changes without an invalidation before its next use.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 
 use belfry_abi::gpuvm::PAGE_SHIFT;
 
 use super::Translation;
 use crate::lock::{Mutex, rank};
 use crate::memory::{Aperture, Physical};
-use crate::sanitize::{Misuse, Rule, Sanitizer};
+use crate::sanitize::{Misuse, Rule};
+use crate::tools::Tools;
 
 /// Pages that are remembered for each address space; with more, all of them are forgotten.
 const MAX_PAGES: usize = 1 << 20;
@@ -18,15 +19,15 @@ type Seen = (Physical, [bool; 3]);
 
 /// The pages of an address space that were used since the last invalidation.
 pub(super) struct Checks {
-    sanitizer: Arc<Sanitizer>,
+    tools: Tools,
     pages: Mutex<HashMap<u64, Seen>, rank::KnownPages>,
 }
 
 impl Checks {
-    /// Checks for this sanitizer, if it has the rule.
-    pub(super) fn new(sanitizer: &Arc<Sanitizer>) -> Option<Self> {
-        let checks = || Self { sanitizer: Arc::clone(sanitizer), pages: Mutex::default() };
-        sanitizer.checks(Rule::StaleTranslation).then(checks)
+    /// Checks for the sanitizer, if it has the rule.
+    pub(super) fn new(tools: &Tools) -> Option<Self> {
+        let checks = || Self { tools: tools.clone(), pages: Mutex::default() };
+        tools.checks(Rule::StaleTranslation).then(checks)
     }
 
     /// Notes that an address with this translation is used.
@@ -43,7 +44,7 @@ impl Checks {
         };
         if let Some(before) = before.filter(|before| *before != now) {
             let found = format!("the page was {}, and is {}", text(&before), text(&now));
-            self.sanitizer.misused(Misuse::new(Rule::StaleTranslation, found).at(va));
+            self.tools.misused(Misuse::new(Rule::StaleTranslation, found).at(va));
         }
     }
 

@@ -11,10 +11,9 @@ use belfry_abi::regs::gc::{GCVM_CONTEXT0_CNTL, GCVM_L2_PROTECTION_FAULT_STATUS, 
 
 use super::{AddressSpace, Fault, Root, RootKind, WalkCounter};
 use crate::chip::PteFormat;
-use crate::faults::Faults;
 use crate::lock::{Mutex, MutexGuard, RwLock, rank};
 use crate::memory::Memory;
-use crate::sanitize::Sanitizer;
+use crate::tools::Tools;
 
 /// VM contexts of a hub.
 pub(crate) const VMIDS: usize = 16;
@@ -135,8 +134,7 @@ pub(crate) struct Contexts {
     changes: AtomicU64,
     pub(super) memory: Arc<Memory>,
     pub(super) walks: Arc<WalkCounter>,
-    pub(super) faults: Faults,
-    pub(super) sanitizer: Option<Arc<Sanitizer>>,
+    pub(super) tools: Tools,
     /// As the card's own firmware leaves it.
     frame_buffer: FrameBuffer,
     /// Format of the page tables' entries.
@@ -161,13 +159,13 @@ impl std::fmt::Debug for Contexts {
 impl Contexts {
     pub(crate) fn new(
         memory: Arc<Memory>,
-        (walks, faults, sanitizer): (Arc<WalkCounter>, Faults, Option<Arc<Sanitizer>>),
+        (walks, tools): (Arc<WalkCounter>, Tools),
         frame_buffer: FrameBuffer,
         format: PteFormat,
     ) -> Self {
         let state = Mutex::new(State::new(frame_buffer));
         let (spaces, changes) = (RwLock::default(), AtomicU64::new(0));
-        Self { state, spaces, changes, memory, walks, faults, sanitizer, frame_buffer, format }
+        Self { state, spaces, changes, memory, walks, tools, frame_buffer, format }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State, rank::Contexts> {
@@ -218,7 +216,7 @@ impl Contexts {
 
     fn make(&self, root: Root) -> Option<AddressSpace> {
         let space = AddressSpace::new(Arc::clone(&self.memory), root, Arc::clone(&self.walks)).ok()?;
-        Some(space.with_faults(&self.faults).checked_by(self.sanitizer.as_ref()))
+        Some(space.watched_by(&self.tools))
     }
 
     /// Drops cached translations of the VMIDs in the mask; returns when no engine uses an old one.

@@ -4,16 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
 
-use belfry_abi::gpuvm::PAGE_SHIFT;
 use belfry_isa::mem::Access;
 
-use super::{AddressSpace, Fault, FaultKind, RootKind, Translation};
-use crate::faults::{Hook, Place};
+use super::Translation;
 use crate::lock::{Mutex, MutexGuard, rank};
-use crate::memory::{Aperture, Physical};
 
-/// Bytes of the smallest page.
-const PAGE_SIZE: u64 = 1 << PAGE_SHIFT;
 /// Most translations that are remembered: as many as a large TLB has.
 const ENTRIES: usize = 4096;
 
@@ -49,7 +44,8 @@ impl StaleTlb {
         (allows && va - translation.va < translation.len).then_some(*translation)
     }
 
-    fn note(&self, translation: &Translation) {
+    /// Notes the result of a walk.
+    pub(super) fn note(&self, translation: &Translation) {
         let fresh = &mut self.0.lock().unwrap_or_else(PoisonError::into_inner).fresh;
         if fresh.len() < ENTRIES {
             fresh.insert(translation.va, Translation { writable: false, ..*translation });
@@ -57,7 +53,7 @@ impl StaleTlb {
     }
 
     /// Invalidates the TLBs, which either take the invalidation or miss it.
-    fn invalidate(&self, heard: bool) {
+    pub(super) fn invalidate(&self, heard: bool) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let fresh = std::mem::take(&mut kept.fresh);
         kept.stale = if heard { Entries::new() } else { fresh };
@@ -72,75 +68,27 @@ impl Poisoned {
     fn pages(&self) -> MutexGuard<'_, BTreeSet<u64>, rank::StaleTlb> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl AddressSpace {
-    /// Remembers the result of a walk, as it may outlive an invalidation.
-    pub(super) fn note_translation(&self, translation: &Translation) {
-        if self.root.kind == RootKind::Process && translation.location.aperture == Aperture::Local {
-            self.stale.note(translation);
+    /// Adds a page.
+    pub(super) fn add(&self, page: u64) {
+        let mut pages = self.pages();
+        if pages.len() < ENTRIES {
+            pages.insert(page);
         }
     }
 
-    /// Applies a planned fault at an invalidation of a process's TLBs.
-    pub(super) fn strike_invalidation(&self) {
-        if self.root.kind != RootKind::Process {
-            return;
-        }
-        // The pages may have other contents from now on.
-        self.poisoned.pages().clear();
-        let place = || Place { what: "invalidation", ..Place::default() };
-        self.stale.invalidate(self.faults.meets(Hook::Invalidation, place).is_none());
+    /// Returns true if a page is poisoned.
+    pub(super) fn has(&self, page: u64) -> bool {
+        self.pages().contains(&page)
     }
 
-    /// Applies a planned fault at an access of a wave that misses its TLB.
-    ///
-    /// # Errors
-    ///
-    /// Poison.
-    pub(super) fn strike_access(&self, va: u64, access: Access, location: Physical) -> Result<(), Fault> {
-        let reads = access != Access::Write && location.aperture == Aperture::Local;
-        if !reads || self.root.kind != RootKind::Process {
-            return Ok(());
-        }
-        let page = va >> PAGE_SHIFT;
-        if !self.poisoned.pages().contains(&page) {
-            let place = || Place { what: "read of VRAM", address: Some(va), ..Place::default() };
-            if self.faults.meets(Hook::VramRead, place).is_none() {
-                return Ok(());
-            }
-            let mut pages = self.poisoned.pages();
-            if pages.len() < ENTRIES {
-                pages.insert(page);
-            }
-        }
-        Err(Fault::new(va, access, FaultKind::Poison))
+    /// Returns true if no page is.
+    pub(super) fn is_empty(&self) -> bool {
+        self.pages().is_empty()
     }
 
-    /// Bytes before an address and from it on that a wave's TLB keeps with its translation. If a plan names
-    /// reads of VRAM, or has struck one, this is at most the rest of its page, so that each page has its own
-    /// moment for a fault.
-    pub(super) fn moment_of(&self, va: u64, location: Physical, (before, after): (u64, u64)) -> (u64, u64) {
-        let by_pages = self.faults.is_on()
-            && location.aperture == Aperture::Local
-            && (self.faults.plans(Hook::VramRead) || !self.poisoned.pages().is_empty());
-        if !by_pages {
-            return (before, after);
-        }
-        let inside = va % PAGE_SIZE;
-        (before.min(inside), after.min(PAGE_SIZE - inside))
-    }
-
-    /// Applies a planned fault at a read of an engine.
-    ///
-    /// # Errors
-    ///
-    /// Poison.
-    pub(crate) fn strike_read(&self, va: u64) -> Result<(), Fault> {
-        if !self.faults.is_on() {
-            return Ok(());
-        }
-        let location = self.peek(va).and_then(|translation| translation.locate(va));
-        location.map_or(Ok(()), |location| self.strike_access(va, Access::Read, location))
+    /// Forgets all pages.
+    pub(super) fn clear(&self) {
+        self.pages().clear();
     }
 }

@@ -18,6 +18,7 @@ mod slice;
 mod values;
 mod waits;
 mod walk;
+mod watched;
 
 #[cfg(test)]
 mod tests;
@@ -30,10 +31,9 @@ use belfry_isa::mem::{Access, Mapping, Mmu, Watch};
 pub use belfry_isa::mem::{Fault, FaultKind};
 
 use crate::chip::PteFormat;
-use crate::faults::{Faults, Hook, Place};
 use crate::memory::{Memory, Quiescence, Slice as MemorySlice};
-use crate::sanitize::Sanitizer;
 use crate::spent::{self, Part};
+use crate::tools::Tools;
 pub(crate) use contexts::{Contexts, FrameBuffer, ShaderMemory, Tables, VMIDS, fault_page};
 pub use debug::{DebugSettings, LaunchControl, LaunchMode, WATCHES};
 use recent::Recent;
@@ -41,6 +41,7 @@ use recent::Recent;
 pub(crate) use save::{SavedContexts, SavedRoot, SpaceList, Spaces};
 pub(crate) use waits::Waits;
 pub use walk::Translation;
+use watched::Watched;
 
 /// Bytes of the smallest page.
 const PAGE: u64 = 1 << PAGE_SHIFT;
@@ -116,12 +117,8 @@ pub struct AddressSpace {
     context: u64,
     debugger: debug::Debugger,
     waits: Waits,
-    faults: Faults,
-    stale: faulty::StaleTlb,
-    poisoned: faulty::Poisoned,
-    checks: Option<checks::Checks>,
-    /// True if memory that nothing has written has marks.
-    marked: bool,
+    /// State that tools keep of it, if there are tools that change or check its translations.
+    watched: Option<Box<Watched>>,
 }
 
 /// A span of work in an address space: while it lasts, translated addresses stay in place.
@@ -168,44 +165,13 @@ impl AddressSpace {
             context: NEXT_CONTEXT.fetch_add(1, Ordering::Relaxed),
             debugger: debug::Debugger::default(),
             waits: Waits::default(),
-            faults: Faults::default(),
-            stale: faulty::StaleTlb::default(),
-            poisoned: faulty::Poisoned::default(),
-            checks: None,
-            marked: false,
+            watched: None,
         })
     }
 
-    /// Adds faults that strike the walks of this space.
-    pub(crate) fn with_faults(self, faults: &Faults) -> AddressSpace {
-        AddressSpace { faults: faults.clone(), ..self }
-    }
-
-    /// Adds checks of the driver's use of the tables.
-    pub(crate) fn checked_by(self, sanitizer: Option<&Arc<Sanitizer>>) -> AddressSpace {
-        let marked = sanitizer.is_some_and(|sanitizer| sanitizer.marks_memory());
-        AddressSpace { checks: sanitizer.and_then(checks::Checks::new), marked, ..self }
-    }
-
-    /// Returns true if memory that nothing has written has [marks](Sanitizer::mark), which a copy must take
-    /// along.
-    pub(crate) fn has_marks(&self) -> bool {
-        self.marked
-    }
-
-    /// Compares the page at an address with the last use of it: a worker may have it in its TLB. Only with
-    /// checks.
-    pub(crate) fn check_page(&self, va: u64) {
-        if let Some(checks) = &self.checks
-            && let Some(translation) = self.peek(va)
-        {
-            checks.used(va, &translation);
-        }
-    }
-
-    /// Returns true if [`check_page`](Self::check_page) does anything.
-    pub(crate) fn checks_pages(&self) -> bool {
-        self.checks.is_some()
+    /// Adds the tools that change or check translations.
+    pub(crate) fn watched_by(self, tools: &Tools) -> AddressSpace {
+        AddressSpace { watched: Watched::new(tools), ..self }
     }
 
     /// Sets whether waves and queues of this space wait for pages that they do not have.
@@ -262,14 +228,14 @@ impl AddressSpace {
 
     /// Forgets cached translations; returns when no engine uses an old one any more.
     pub fn invalidate(&self) {
-        if self.faults.is_on() {
-            self.strike_invalidation();
+        if let Some(watched) = &self.watched {
+            watched.invalidates(&self.root);
         }
         self.quiescence.wait_after(|| {
             self.generation.fetch_add(1, Ordering::SeqCst);
         });
-        if let Some(checks) = &self.checks {
-            checks.forget();
+        if let Some(watched) = &self.watched {
+            watched.invalidated();
         }
         self.waits.forget();
     }
@@ -292,22 +258,15 @@ impl AddressSpace {
 
     fn translate_in(&self, slice: &Slice<'_>, va: u64, access: Access) -> Result<Translation, Fault> {
         self.walks.0.fetch_add(1, Ordering::Relaxed);
-        let place = || Place { what: "walk", address: Some(va), ..Place::default() };
-        if self.faults.meets(Hook::Walk, place).is_some() {
-            return Err(Fault::new(va, access, FaultKind::NotPresent));
-        }
-        if self.faults.is_on()
-            && let Some(translation) = self.stale.get(va, access)
+        if let Some(watched) = &self.watched
+            && let Some(answer) = watched.before_walk(va, access)
         {
-            return Ok(translation);
+            return answer;
         }
         let _walk = spent::enter(Part::Walks);
         let translation = walk::walk(&self.memory, &slice.memory, &self.root, va, access)?;
-        if self.faults.is_on() {
-            self.note_translation(&translation);
-        }
-        if let Some(checks) = &self.checks {
-            checks.used(va, &translation);
+        if let Some(watched) = &self.watched {
+            watched.walked(&self.root, va, &translation);
         }
         Ok(translation)
     }
@@ -316,7 +275,8 @@ impl AddressSpace {
     /// walk.
     #[inline]
     fn known(&self) -> Option<recent::Known> {
-        let watched = self.faults.is_on() || self.checks.is_some() || self.memory.is_mirrored();
+        let watched = self.watched.as_ref().is_some_and(|watched| watched.sees_walks());
+        let watched = watched || self.memory.is_mirrored();
         // An invalidation, or a change of the memory map, first changes the generation, and then waits for
         // the end of the slices that have begun before.
         (!watched).then(|| (self.context, Mmu::generation(self)))
@@ -406,14 +366,17 @@ unsafe impl Mmu for AddressSpace {
             self.remember(&slice, known, va, &translation);
         }
         let location = translation.locate(va).ok_or(bus)?;
-        if self.faults.is_on() {
-            self.strike_access(va, access, location)?;
+        if let Some(watched) = &self.watched {
+            watched.accessed(&self.root, va, access, location)?;
         }
         let (before, host, after) = self.memory.surroundings(&slice.memory, location, access).ok_or(bus)?;
         // Contiguous both in the translation and in the host's mapping of the physical memory.
         let before = before.min(va - translation.va);
         let after = after.min(translation.len - (va - translation.va));
-        let (before, after) = self.moment_of(va, location, (before, after));
+        let (before, after) = match &self.watched {
+            None => (before, after),
+            Some(watched) => watched.moment_of(va, location, (before, after)),
+        };
         Ok(Mapping {
             va: va - before,
             len: before + after,

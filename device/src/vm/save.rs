@@ -94,14 +94,10 @@ impl Spaces {
         let space = |saved: &SavedRoot| {
             let root = saved.root(contexts)?;
             let space = AddressSpace::new(Arc::clone(&contexts.memory), root, Arc::clone(&contexts.walks));
-            space
-                .map(|space| {
-                    Arc::new(space.with_faults(&contexts.faults).checked_by(contexts.sanitizer.as_ref()))
-                })
-                .map_err(|_| Broken {
-                    field: "depth or block size of page tables",
-                    value: u64::from(root.depth) << 32 | u64::from(root.block_size),
-                })
+            space.map(|space| Arc::new(space.watched_by(&contexts.tools))).map_err(|_| Broken {
+                field: "depth or block size of page tables",
+                value: u64::from(root.depth) << 32 | u64::from(root.block_size),
+            })
         };
         roots.iter().map(space).collect::<Result<_, _>>().map(Self)
     }

@@ -1,10 +1,10 @@
 use super::*;
-use crate::faults::Rule;
+use crate::faults::{Faults, Hook, Rule};
 use crate::memory::Physical;
 use crate::memory::tests::changes_behind;
 use crate::threads::Wake;
 use crate::time::{Clock, TimeSource};
-use crate::trace::Tracer;
+use crate::tools::Chosen;
 use belfry_abi::gpuvm::{
     PDE_PTE, PTE_EXECUTABLE, PTE_PRT, PTE_READABLE, PTE_SYSTEM, PTE_TF, PTE_VALID, PTE_WRITEABLE,
     pte_fragment,
@@ -385,9 +385,9 @@ fn bad_roots_are_refused() {
 /// A space as [`space`] makes it, with the faults of a plan.
 fn faulty(memory: &Arc<Memory>, plan: &str) -> (AddressSpace, Faults) {
     let clock = Clock::new(&TimeSource::manual());
-    let wake = Arc::<Wake>::default();
-    let faults = Faults::new(&plan.parse().expect("a plan"), &clock, &Tracer::default(), &wake);
-    (space(memory, root()).with_faults(&faults), faults)
+    let chosen = Chosen { faults: plan.parse().expect("a plan"), ..Chosen::default() };
+    let tools = Tools::new(chosen, &clock, &Arc::<Wake>::default());
+    (space(memory, root()).watched_by(&tools), tools.faults().clone())
 }
 
 #[test]

@@ -20,7 +20,7 @@ use belfry_device::queue::{BlockedOn, Progress, QueueEngine as _, QueueIdentity}
 use belfry_device::sdma::{Movers, SdmaEnv};
 use belfry_device::shader::{ShaderConfig, ShaderEngine, WaveFailure};
 use belfry_device::time::{Clock, TimeSource};
-use belfry_device::trace::Tracer;
+use belfry_device::tools::Tools;
 use belfry_device::vm::{AddressSpace, Fault, Root, RootKind};
 use belfry_isa::lanes::Backend;
 use belfry_isa::mem::Apertures;
@@ -162,11 +162,8 @@ impl Bench {
             chip: gpu.generation,
             backend: Backend::detect(),
             kept_code: None,
-            sanitizer: None,
-            profiler: None,
             deterministic: None,
-            explorer: None,
-            trace: Tracer::default(),
+            tools: Tools::default(),
             walks: Arc::default(),
             activity: Activity::default(),
         };
@@ -182,14 +179,7 @@ impl Bench {
         let mut bench = Bench {
             memory,
             space,
-            env: CpEnv {
-                clock,
-                interrupts: interrupts.clone(),
-                tracer: Tracer::default(),
-                shader,
-                wake,
-                faults: belfry_device::faults::Faults::default(),
-            },
+            env: CpEnv { clock, interrupts: interrupts.clone(), tools: Tools::default(), shader, wake },
             movers: Arc::default(),
             interrupts,
             wakes,

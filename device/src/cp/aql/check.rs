@@ -28,7 +28,7 @@ pub(super) struct Rung {
 impl AqlQueue {
     /// Checks a doorbell that has been rung with the index of a packet, or with the index after it.
     pub(super) fn check_doorbell(&mut self, value: u64) {
-        let Some(sanitizer) = self.state.sanitizer.clone() else { return };
+        let Some(sanitizer) = self.state.tools.sanitizer().cloned() else { return };
         let Ok(reserved) = self.state.space().load_u64(self.config.wptr_poll) else { return };
         // Runtimes ring with the index of their packet; some with the write index, which is one more.
         let index = if value == reserved { value.wrapping_sub(1) } else { value };
@@ -52,11 +52,11 @@ impl AqlQueue {
             misuse(Rule::DoorbellBeforePacket, "the packet's header is INVALID".to_owned());
         }
         for index in self.fetch_index..=index {
-            if self.rung.packets.len() < MAX_PACKETS
-                && !self.rung.packets.contains_key(&index)
+            if self.watched.rung.packets.len() < MAX_PACKETS
+                && !self.watched.rung.packets.contains_key(&index)
                 && let Some(packet) = self.valid_packet(index)
             {
-                self.rung.packets.insert(index, packet);
+                self.watched.rung.packets.insert(index, packet);
             }
         }
     }
@@ -71,14 +71,16 @@ impl AqlQueue {
 
     /// Checks that the next packet, which is about to be started, has not changed since its doorbell.
     pub(super) fn check_packet(&mut self, packet: &[u32; 16]) {
-        let Some(sanitizer) = &self.state.sanitizer else { return };
-        let later = self.rung.packets.split_off(&self.fetch_index.wrapping_add(1));
-        let before = std::mem::replace(&mut self.rung.packets, later).remove(&self.fetch_index);
+        if self.state.tools.sanitizer().is_none() {
+            return;
+        }
+        let later = self.watched.rung.packets.split_off(&self.fetch_index.wrapping_add(1));
+        let before = std::mem::replace(&mut self.watched.rung.packets, later).remove(&self.fetch_index);
         let Some(before) = before.filter(|before| before != packet) else { return };
         let at = before.iter().zip(packet).position(|(before, now)| before != now).unwrap_or(0);
         let found = format!("dword {at} is {:#x}, and was {:#x} at the doorbell", packet[at], before[at]);
         let misuse = self.state.misuse(Rule::PacketChanged, found);
-        sanitizer.misused(misuse.at_packet(self.fetch_index).at(self.slot(self.fetch_index)));
+        self.state.tools.misused(misuse.at_packet(self.fetch_index).at(self.slot(self.fetch_index)));
     }
 
     /// Reports memory of a dispatch that has never been written: its kernel's descriptor and code, and its signal.
@@ -106,22 +108,24 @@ impl AqlQueue {
     /// Reports the first of the parts that has never been written; once for a packet that waits. A part of the next
     /// packet is a name and an address, or 0 for no address.
     fn check_parts(&mut self, parts: &[(&str, u64)]) {
-        let Some(sanitizer) = &self.state.sanitizer else { return };
-        if self.fetch_index < self.rung.looked_at {
+        if self.state.tools.sanitizer().is_none() {
             return;
         }
-        self.rung.looked_at = self.fetch_index.wrapping_add(1);
+        if self.fetch_index < self.watched.rung.looked_at {
+            return;
+        }
+        self.watched.rung.looked_at = self.fetch_index.wrapping_add(1);
         let read = |line| self.state.space().read(line).ok();
         let is_unwritten = |(_, va): &&(&str, u64)| *va != 0 && sanitize::is_unwritten(*va, &read);
         if let Some((what, va)) = parts.iter().find(is_unwritten) {
             let misuse = self.state.misuse(Rule::MemoryUninitialized, format!("nothing has written {what}"));
-            sanitizer.misused(misuse.at_packet(self.fetch_index).at(*va).named(what));
+            self.state.tools.misused(misuse.at_packet(self.fetch_index).at(*va).named(what));
         }
     }
 
     /// Copies the memory that must not change while a dispatch runs, if that is checked.
     pub(super) fn keep(&self, packet: &KernelDispatchPacket) -> Option<Box<Kept>> {
-        let sanitizer = self.state.sanitizer.as_ref()?;
+        let sanitizer = self.state.tools.sanitizer()?;
         let rules = [Rule::KernargChanged, Rule::CodeChanged, Rule::UnmappedInFlight];
         if !rules.iter().any(|&rule| sanitizer.checks(rule)) {
             return None;
@@ -184,7 +188,7 @@ impl Kept {
 
     /// Reports bytes that have changed. Called before the dispatch of this packet completes.
     pub(in crate::cp) fn check(&self, state: &QueueState, packet: u64) {
-        let Some(sanitizer) = &state.sanitizer else { return };
+        let Some(sanitizer) = state.tools.sanitizer() else { return };
         for Part { rule, what, address, bytes } in &self.parts {
             let mut now = vec![0; bytes.len()];
             if state.space().read_bytes(*address, &mut now).is_err() {

@@ -109,11 +109,8 @@ impl AqlQueue {
             asked: saved.asked,
             waiting: saved.waiting.clone(),
             leaving: saved.leaving,
-            faults: env.faults.clone(),
             hangs: false,
-            decided: 0,
-            rung: Default::default(),
-            traced: Default::default(),
+            watched: Default::default(),
         })
     }
 }

@@ -10,8 +10,9 @@ use super::registers::ComputeRegisters;
 use crate::cp::error::{Cause, QueueError};
 use crate::cp::kernel_name::KernelAt;
 use crate::cp::state::QueueState;
+use crate::moments::Moment;
 use crate::shader::{Announcement, Notice, Owner, Runner, WaveFailure};
-use crate::trace::{self, Job, TraceEvent};
+use crate::trace::{self, Job};
 
 /// A dispatch in progress.
 pub(super) struct Pm4Dispatch {
@@ -37,7 +38,7 @@ impl fmt::Debug for Pm4Dispatch {
 
 impl Pm4Dispatch {
     pub(super) fn new(state: &Arc<QueueState>, number: u64, registers: ComputeRegisters, done: bool) -> Self {
-        let job = state.tracer().current();
+        let job = state.tools.current_job();
         Self { state: Arc::clone(state), number, registers, done: AtomicBool::new(done), job }
     }
 
@@ -61,8 +62,8 @@ impl Pm4Dispatch {
 impl Owner for Pm4Dispatch {
     fn settle(&self, outcome: Result<(), WaveFailure>, runner: Runner) -> Announcement {
         {
-            let _scope = self.state.tracer().scope(self.job);
-            self.state.trace(TraceEvent::DispatchEnd { failed: outcome.is_err() });
+            let _scope = self.state.tools.scope(self.job);
+            self.state.tell(Moment::DispatchEnd { failed: outcome.is_err() });
         }
         match outcome {
             Ok(()) => {

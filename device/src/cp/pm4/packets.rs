@@ -242,7 +242,7 @@ impl Pm4Queue {
 
     /// Fills in the fields of a launch that depend on the queue and not on its registers.
     pub(super) fn complete_launch(&self, launch: &mut Launch) {
-        crate::cp::name_for_probes(&self.shader, self.state.space(), launch.entry);
+        crate::cp::name_for_probes(&self.state.tools, self.shader.chip(), self.state.space(), launch.entry);
         launch.trap = self.config.trap;
         launch.doorbell = self.config.identity.doorbell_id();
         launch.shares = self.config.shares;

@@ -150,7 +150,7 @@ impl Pm4Queue {
             returning: saved.returning,
             leaving: saved.leaving,
             stopped: saved.stopped,
-            traced: None,
+            met: Default::default(),
         };
         let owner = |packet| -> Option<Arc<dyn Owner>> {
             let is_it = |dispatch: &&Arc<Pm4Dispatch>| dispatch.number() == packet && !dispatch.is_done();

@@ -56,7 +56,7 @@ impl InFlight {
     pub(in crate::cp) fn restored(state: &Arc<QueueState>, saved: SavedInFlight) -> Self {
         let SavedInFlight { index, packet, start, inactive_signal, done, waits } = saved;
         let (state, packet): (_, KernelDispatchPacket) = (Arc::clone(state), zerocopy::transmute!(packet));
-        let job = state.tracer.job(state.identity.doorbell, index);
+        let job = state.tools.job(state.identity.doorbell, index);
         Self {
             state,
             index,

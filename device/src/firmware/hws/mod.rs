@@ -26,11 +26,11 @@ use super::seen::{self, SeenPackets, SeenQueue};
 use super::slots::{Asked, Kind, NewProcess, NewQueue, Place, Slots, TakeOff, Whose, WritePointer};
 use super::{Firmware, Ports, Served, Turn};
 use crate::guest_error::GuestError;
+use crate::moments::Moment;
 use crate::queue::{HqdId, Partition};
 use crate::save::{Broken, check};
 use crate::shader::Restoring;
 use crate::stats::count;
-use crate::trace::TraceEvent;
 use crate::vm::{AddressSpace, ShaderMemory, SpaceList, Spaces};
 use packets::{Hiq, Request, Which};
 use run_list::Listed;
@@ -215,7 +215,7 @@ impl HwsScheduler {
         if fate == Fate::Unanswered {
             // The firmware hangs in this packet.
             running.dead = true;
-            self.ports.trace(TraceEvent::HiqPacket { header: header.bits(), done: false });
+            self.ports.tell(Moment::HiqDone { header: header.bits(), done: false });
             return Ok(false);
         }
         let mut hiq = Hiq {
@@ -236,7 +236,7 @@ impl HwsScheduler {
             running.put_back(header);
             return Ok(false);
         }
-        self.ports.trace(TraceEvent::HiqPacket { header: header.bits(), done: done.is_ok() });
+        self.ports.tell(Moment::HiqDone { header: header.bits(), done: done.is_ok() });
         match done {
             Ok(_) => count(&self.ports.counters.mes_frames),
             Err(why) => {

@@ -13,9 +13,9 @@ use crate::firmware::rings::{KernelRings, MappedBy, NewRing, RingKind};
 use crate::firmware::slots::{Asked, Kind, NewProcess, NewQueue, Place, Shape, Slots, Whose, WritePointer};
 use crate::firmware::watch::WatchRegisters;
 use crate::guest_error::GuestError;
+use crate::moments::Moment;
 use crate::queue::{HqdId, Partition};
 use crate::stats::{Counters, count};
-use crate::trace::TraceEvent;
 use crate::vm::{AddressSpace, DebugSettings, LaunchControl, LaunchMode};
 
 /// Bits of `TCP_WATCHn_CNTL.MASK`.
@@ -48,7 +48,7 @@ impl Frames<'_> {
         let header = Header(u32::from_le_bytes([frame[0], frame[1], frame[2], frame[3]]));
         let outcome = self.run(ring, frame);
         let ports = self.ports;
-        ports.trace(TraceEvent::MesFrame { opcode: header.opcode().0, done: outcome.is_ok() });
+        ports.tell(Moment::FrameDone { opcode: header.opcode().0, done: outcome.is_ok() });
         match outcome {
             Ok(()) => count(&ports.counters.mes_frames),
             Err(why) => {
@@ -175,7 +175,7 @@ pub(in crate::firmware) fn name(first: u32) -> &'static str {
 /// Records a frame that a fault keeps from being executed and answered.
 pub(super) fn strike(ports: &Ports, frame: &RingFrame, refused: bool) {
     let header = Header(u32::from_le_bytes([frame[0], frame[1], frame[2], frame[3]]));
-    ports.trace(TraceEvent::MesFrame { opcode: header.opcode().0, done: false });
+    ports.tell(Moment::FrameDone { opcode: header.opcode().0, done: false });
     if refused {
         count(&ports.counters.mes_refused);
         ports.counters.error(GuestError::FaultInjected, format_args!("frame={}", name(header.0)));

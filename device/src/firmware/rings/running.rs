@@ -7,13 +7,13 @@ use belfry_abi::mes::API_FRAME_SIZE_IN_DWORDS;
 use belfry_abi::pm4::Pm4Header;
 
 use crate::doorbell::{Heard, Owner};
-use crate::faults::{Hook, Place, Rule};
 use crate::firmware::kiq::MAX_PACKET;
 use crate::firmware::{Ports, Turn, mes};
 use crate::guest_error::GuestError;
+use crate::moments::{Moment, Verdict};
 use crate::pm4;
 use crate::queue::{HqdId, Ring};
-use crate::sanitize::{self, Misuse};
+use crate::sanitize::{Misuse, Rule};
 use crate::save::Broken;
 use crate::vm::AddressSpace;
 
@@ -152,12 +152,7 @@ impl Running {
 
     /// Copies the new frames of a ring of the MES as they are now.
     pub(in crate::firmware) fn note_frames(&mut self, ports: &Ports, space: &AddressSpace) {
-        if ports
-            .env
-            .shader
-            .sanitizer()
-            .is_none_or(|sanitizer| !sanitizer.checks(sanitize::Rule::MesFrameReused))
-        {
+        if !ports.tools.checks(Rule::MesFrameReused) {
             return;
         }
         let length = API_FRAME_SIZE_IN_DWORDS as u64;
@@ -174,41 +169,36 @@ impl Running {
     pub(in crate::firmware) fn check_frame(&mut self, ports: &Ports, frame: &Frame) {
         let Some(noted) = self.noted.pop_front() else { return };
         let Some(at) = noted.iter().zip(frame).position(|(before, now)| before != now) else { return };
-        if let Some(sanitizer) = ports.env.shader.sanitizer() {
-            let found = format!("dword {at} is {:#x}, and was {:#x}", frame[at], noted[at]);
-            let misuse = Misuse::new(sanitize::Rule::MesFrameReused, found).named(mes::name(noted[0]));
-            sanitizer.misused(misuse);
-        }
+        let found = format!("dword {at} is {:#x}, and was {:#x}", frame[at], noted[at]);
+        ports.tools.misused(Misuse::new(Rule::MesFrameReused, found).named(mes::name(noted[0])));
     }
 
     /// Decides the fate of the next packet, if there is one.
     pub(in crate::firmware) fn fate(&mut self, ports: &Ports, what: &str) -> Fate {
-        if !ports.faults.is_on() || self.dead || self.begun || self.ring.available() == 0 {
+        if !ports.tools.may_strike() || self.dead || self.begun || self.ring.available() == 0 {
             return Fate::Done;
         }
         if let Some(until) = self.held {
-            if !ports.faults.is_over(until) {
+            if !ports.tools.is_over(until) {
                 return Fate::Late;
             }
             self.held = None;
             return Fate::Done;
         }
-        let doorbell = Some(self.ring.doorbell().dwords());
-        let struck = ports.faults.meets(Hook::Frame, || Place { what, doorbell, ..Place::default() });
-        match struck.map(|struck| (struck.rule, struck.until)) {
-            None => Fate::Done,
-            Some((Rule::FrameLate, until)) => {
+        match ports.at(Moment::Frame { what, doorbell: self.ring.doorbell() }) {
+            Verdict::Delay(until) => {
                 self.held = Some(until);
                 Fate::Late
             }
-            Some((Rule::FrameRefused, _)) => Fate::Refused,
-            Some(_) => Fate::Unanswered,
+            Verdict::Refuse => Fate::Refused,
+            Verdict::Lose => Fate::Unanswered,
+            _ => Fate::Done,
         }
     }
 
     /// Takes the doorbell's value, if it has changed.
     pub(in crate::firmware) fn look(&mut self, ports: &Ports) {
-        if self.deaf.is_some_and(|until| !ports.faults.is_over(until)) {
+        if self.deaf.is_some_and(|until| !ports.tools.is_over(until)) {
             return;
         }
         let value = ports.doorbells.load(self.ring.doorbell().offset());

@@ -23,12 +23,13 @@ use std::time::Duration;
 use belfry_abi::doorbell::DoorbellIndex;
 
 use crate::doorbell::Owner;
-use crate::faults::{self, Hook, Rule};
+use crate::faults::Rule;
 use crate::firmware::{Ports, Served, Turn};
 use crate::guest_error::GuestError;
+use crate::moments::{Moment, Verdict};
 use crate::queue::{HqdId, Partition};
 use crate::stats::count;
-use crate::trace::{self, Engine, TraceEvent};
+use crate::trace::{Engine, Owner as EventOwner};
 use crate::vm::{AddressSpace, DebugSettings};
 pub(super) use new::{Kind, NewProcess, NewQueue, Shape, Whose, WritePointer};
 pub(super) use place::{Place, Pool};
@@ -105,14 +106,13 @@ impl Slots {
         if !slots.iter().any(|slot| slot.pool().is_compute()) {
             return Err(GuestError::ResourcesWithoutQueues);
         }
-        let what = || faults::Place { what: "resources of the scheduler", ..faults::Place::default() };
-        match ports.faults.meets(Hook::Resources, what).map(|struck| struck.rule) {
-            Some(Rule::FewVmids) => vmids &= vmids.wrapping_neg(),
-            Some(_) => {
+        match ports.at(Moment::Resources) {
+            Verdict::Strike(Rule::FewVmids) => vmids &= vmids.wrapping_neg(),
+            Verdict::Strike(_) => {
                 let first = slots.iter().find(|slot| slot.pool().is_compute()).copied();
                 slots.retain(|slot| !slot.pool().is_compute() || Some(*slot) == first);
             }
-            None => {}
+            _ => {}
         }
         // Cores that belonged to another partition now belong to this one.
         self.hardware.retain(|hardware| !hardware.partition.overlaps(partition));
@@ -175,8 +175,7 @@ impl Slots {
             process.queues += 1;
         }
         ports.doorbells.own(doorbell, Owner::Queue);
-        ports.tracer.queue_added(doorbell);
-        queue.check_added(ports);
+        queue.tell_added(ports);
         self.queues.insert(doorbell, queue);
         // A queue that cannot be mapped now waits. If it can never be mapped, that is not the fault of the driver
         // alone.
@@ -288,7 +287,7 @@ impl Slots {
     /// Has the sanitizer, if there is one, check the memory that a queue leaves.
     fn check_removed(&self, ports: &Ports, queue: &Queue, kernel: Option<&AddressSpace>) {
         if let (Some(process), Some(kernel)) = (self.processes.get(&queue.process), kernel)
-            && ports.env.shader.sanitizer().is_some()
+            && ports.tools.sanitizer().is_some()
         {
             let pointer = queue.wptr.space(kernel, process.space.as_deref());
             queue.check_removed(ports, process.pasid, pointer);
@@ -444,9 +443,9 @@ impl Slots {
             Ok(()) => {
                 count(&ports.counters.queues_mapped);
                 let (pipe, queue) = slot.numbers();
-                let event = TraceEvent::QueueMapped { doorbell, pipe, queue };
-                let owner = trace::Owner { pasid, vmid, ..event.owner(Engine::Firmware) };
-                ports.tracer.event(owner, event);
+                let owner =
+                    EventOwner { pasid, vmid, ..EventOwner::queue(Engine::Firmware, doorbell.dwords()) };
+                ports.tools.tell(|| Moment::QueueMapped { doorbell, pipe, queue }.of(owner));
                 ports.wake.wake();
             }
             Err(why) => {

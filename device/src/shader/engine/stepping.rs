@@ -6,8 +6,6 @@ use belfry_isa::exec::Lds;
 use belfry_isa::wave::Wave;
 
 use super::{Dispatch, ShaderEngine, Work};
-use crate::profile::Profiler;
-use crate::sanitize::Sanitizer;
 use crate::shader::workgroup::ByHand;
 use crate::stops::{Stops, WaveKey};
 
@@ -32,17 +30,7 @@ pub(crate) enum StepError {
 impl ShaderEngine {
     /// Returns the breakpoints and the switch that halts all waves.
     pub(crate) fn stops(&self) -> &Arc<Stops> {
-        &self.shared.stops
-    }
-
-    /// Returns the sanitizer of kernels, drivers and runtimes, if there is one.
-    pub(crate) fn sanitizer(&self) -> Option<&Arc<Sanitizer>> {
-        self.shared.sanitizer.as_ref()
-    }
-
-    /// Returns the profiler of kernels, if there is one.
-    pub(crate) fn profiler(&self) -> Option<&Profiler> {
-        self.shared.profiler.as_deref()
+        self.shared.tools.stops()
     }
 
     /// Runs a part of a workgroup. The device is halted, and the caller keeps the firmware's lock.

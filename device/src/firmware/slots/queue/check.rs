@@ -3,7 +3,9 @@
 
 use super::{Life, Queue};
 use crate::firmware::Ports;
+use crate::moments::Moment;
 use crate::sanitize::{Misuse, Removed, Rule};
+use crate::trace::{Engine, Owner};
 use crate::vm::AddressSpace;
 
 /// Bytes of an MQD that are compared: all of a compute queue's, the registers of an SDMA queue's.
@@ -27,7 +29,7 @@ impl Queue {
     /// Notes that the queue is mapped now, for this process.
     pub(super) fn note_mapped(&mut self, ports: &Ports, kernel: &AddressSpace, pasid: u16) {
         self.noted = None;
-        if ports.env.shader.sanitizer().is_some_and(|sanitizer| sanitizer.checks(Rule::MqdChanged)) {
+        if ports.tools.checks(Rule::MqdChanged) {
             let noted = |mqd| Box::new(Noted { pasid: pasid.into(), mqd });
             self.noted = self.mqd_bytes(kernel).map(noted);
         }
@@ -40,21 +42,21 @@ impl Queue {
         let Some(at) = noted.mqd.chunks(4).zip(now.chunks(4)).position(|(before, now)| before != now) else {
             return;
         };
-        if let Some(sanitizer) = ports.env.shader.sanitizer() {
-            let dword = |bytes: &[u8]| {
-                bytes[at * 4..].first_chunk().map_or(0, |bytes: &[u8; 4]| u32::from_le_bytes(*bytes))
-            };
-            let found = format!("dword {at} is {:#x}, and was {:#x}", dword(&now), dword(&noted.mqd));
-            let misuse = Misuse::new(Rule::MqdChanged, found).of(noted.pasid, self.doorbell.dwords());
-            sanitizer.misused(misuse.at(self.mqd.wrapping_add(at as u64 * 4)));
-        }
+        let dword = |bytes: &[u8]| {
+            bytes[at * 4..].first_chunk().map_or(0, |bytes: &[u8; 4]| u32::from_le_bytes(*bytes))
+        };
+        let found = format!("dword {at} is {:#x}, and was {:#x}", dword(&now), dword(&noted.mqd));
+        let misuse = Misuse::new(Rule::MqdChanged, found).of(noted.pasid, self.doorbell.dwords());
+        ports.tools.misused(misuse.at(self.mqd.wrapping_add(at as u64 * 4)));
     }
 
-    /// Notes that the queue is added.
-    pub(in crate::firmware::slots) fn check_added(&self, ports: &Ports) {
-        if let (Some(sanitizer), Life::Unmapped { rest, .. }) = (ports.env.shader.sanitizer(), &self.life) {
-            sanitizer.added(self.mqd, self.doorbell.dwords(), rest.read_index);
-        }
+    /// Tells the tools that the queue is added.
+    pub(in crate::firmware::slots) fn tell_added(&self, ports: &Ports) {
+        let read_index = match &self.life {
+            Life::Unmapped { rest, .. } => Some(rest.read_index),
+            _ => None,
+        };
+        ports.tell(Moment::QueueAdded { doorbell: self.doorbell, mqd: self.mqd, read_index });
     }
 
     /// Notes that the queue has been taken off its slot and is removed; `pointer` is the space that its write pointer
@@ -65,10 +67,7 @@ impl Queue {
         pasid: u16,
         pointer: Option<&AddressSpace>,
     ) {
-        let (Some(sanitizer), Life::Unmapped { rest, .. }) = (ports.env.shader.sanitizer(), &self.life)
-        else {
-            return;
-        };
+        let Life::Unmapped { rest, .. } = &self.life else { return };
         let at = self.wptr.address;
         let written = pointer.filter(|_| at != 0).and_then(|space| space.load_u64(at).ok());
         let left = written.map_or(0, |written| written.saturating_sub(rest.read_index));
@@ -82,6 +81,8 @@ impl Queue {
             }
         };
         let (mqd, doorbell, read_index) = (self.mqd, self.doorbell.dwords(), rest.read_index);
-        sanitizer.removed(Removed { mqd, doorbell, read_index, found }, pasid.into());
+        let owner = Owner { pasid: pasid.into(), ..Owner::queue(Engine::Firmware, doorbell) };
+        let removed = Removed { mqd, doorbell, read_index, found };
+        ports.tools.tell(|| Moment::QueueRemoved(&removed).of(owner));
     }
 }

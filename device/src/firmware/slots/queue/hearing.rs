@@ -25,7 +25,7 @@ impl Queue {
             Heard::Ring => {
                 self.deaf = None;
                 if let Life::Mapped { engine, .. } = &mut self.life
-                    && ports.env.shader.sanitizer().is_some()
+                    && ports.tools.sanitizer().is_some()
                 {
                     engine.rung(ports.doorbells.load(self.doorbell.offset()));
                 }
@@ -34,7 +34,7 @@ impl Queue {
             Heard::Late(until) => self.deaf = Some(Deaf::Until(until)),
         }
         if let Some(Deaf::Until(until)) = self.deaf
-            && ports.faults.is_over(until)
+            && ports.tools.is_over(until)
         {
             self.deaf = None;
         }
@@ -46,7 +46,7 @@ impl Queue {
         match self.deaf {
             None => false,
             Some(Deaf::Lost) => !ports.doorbells.is_rung(self.doorbell),
-            Some(Deaf::Until(until)) => !ports.faults.is_over(until),
+            Some(Deaf::Until(until)) => !ports.tools.is_over(until),
         }
     }
 }

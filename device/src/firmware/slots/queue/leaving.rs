@@ -5,8 +5,8 @@ use crate::firmware::Ports;
 use crate::firmware::slots::Place;
 use crate::firmware::slots::life::{Activity, Life, Rest, Slot, Wait};
 use crate::guest_error::GuestError;
+use crate::moments::Moment;
 use crate::queue::{ContextOffsets, DmaContext, HqdId, MqdSet, Saving};
-use crate::trace::TraceEvent;
 use crate::vm::AddressSpace;
 
 impl Queue {
@@ -21,7 +21,7 @@ impl Queue {
             Life::Mapped { mut engine, activity, .. } if !self.pool.is_compute() => {
                 engine.suspend();
                 self.unmap_sdma(ports, kernel, engine, activity);
-                ports.trace(TraceEvent::QueueUnmapped { doorbell: self.doorbell });
+                ports.tell(Moment::QueueUnmapped { doorbell: self.doorbell });
                 return true;
             }
             Life::Mapped { slot, engine, activity } => (slot, engine, off_when_idle(activity)),
@@ -71,7 +71,7 @@ impl Queue {
     ) {
         let Place::Compute(_, id) = slot.id else {
             self.save_sdma(ports, kernel, read_index, &DmaContext::default());
-            ports.trace(TraceEvent::QueueUnmapped { doorbell: self.doorbell });
+            ports.tell(Moment::QueueUnmapped { doorbell: self.doorbell });
             return;
         };
         for xcc in self.partition.xccs() {
@@ -81,7 +81,7 @@ impl Queue {
             });
         }
         self.save(ports, kernel, id, saved);
-        ports.trace(TraceEvent::QueueUnmapped { doorbell: self.doorbell });
+        ports.tell(Moment::QueueUnmapped { doorbell: self.doorbell });
     }
 
     /// Takes the queue off its slot without saving the work it has begun: its position in the ring is lost, too.
@@ -92,7 +92,7 @@ impl Queue {
             }
         }
         self.end().stop();
-        ports.trace(TraceEvent::QueueUnmapped { doorbell: self.doorbell });
+        ports.tell(Moment::QueueUnmapped { doorbell: self.doorbell });
     }
 
     /// Takes the queue off its slot, and keeps it off until it is resumed, as SUSPEND of its gang asks. Returns `false`
