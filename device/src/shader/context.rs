@@ -20,7 +20,7 @@ use super::gws::GwsWait;
 use super::launch::Launch;
 use super::queue::ShaderQueue;
 use super::worker::Worker;
-use super::workgroup::Turn;
+use super::workgroup::{Looks, Turn};
 use crate::chip::Generation;
 use crate::vm::Fault;
 
@@ -332,11 +332,8 @@ impl Worker {
             clock: &clock,
             code_epoch: dispatch.code_epoch(),
             dispatch: dispatch.number(),
-            trace: shared.sink(),
             // Accesses of the trap handler are not the program's.
-            watches: false,
-            armed: None,
-            steps: false,
+            looks: Looks { trace: shared.sink(), ..Looks::default() },
             // The handler cannot wait for pages.
             waits: None,
             gives_up,

@@ -4,6 +4,7 @@ mod by_hand;
 mod context;
 mod debug;
 mod explored;
+mod looked;
 mod probed;
 mod save;
 mod show;
@@ -13,7 +14,7 @@ mod turns;
 use std::fmt;
 
 use belfry_isa::code_cache::CodeCache;
-use belfry_isa::exec::{self, Barriers, Env, FaultCause, Lds, Observer, Step, Stop};
+use belfry_isa::exec::{self, Barriers, Env, FaultCause, Lds, Stop};
 use belfry_isa::mem::{Apertures, Mmu, Tlb};
 use belfry_isa::trap::TrapCause;
 use belfry_isa::wave::Wave;
@@ -28,13 +29,14 @@ use super::stats::Statistics;
 use crate::chip::Generation;
 use crate::profile::Counting;
 use crate::sanitize::Group;
-use crate::stops::Armed;
-use crate::trace::{TraceSink, WaveId};
+use crate::trace::WaveId;
 use crate::vm::{LaunchControl, Waits};
 
 pub(super) use by_hand::ByHand;
 pub(super) use explored::Exploration;
 use explored::InFlight;
+use looked::Looked;
+pub(super) use looked::Looks;
 pub(super) use save::SavedWorkgroup;
 pub(super) use through::Claimed;
 
@@ -141,31 +143,14 @@ pub(super) struct Turn<'a> {
     pub(super) stopping: &'a dyn Fn() -> bool,
     /// Number of the dispatch.
     pub(super) dispatch: u64,
-    pub(super) trace: Option<&'a dyn TraceSink>,
-    /// True if the TLB has address watches.
-    pub(super) watches: bool,
-    /// Breakpoints, if there are any.
-    pub(super) armed: Option<&'a Armed>,
-    /// True if each wave runs one instruction.
-    pub(super) steps: bool,
+    /// The tools that look at waves.
+    pub(super) looks: Looks<'a>,
     /// Pages that waves wait for, if the process waits for pages.
     pub(super) waits: Option<&'a Waits>,
     /// True if a wave that would wait for a page fails instead and stays where it is: the caller tries again later.
     pub(super) gives_up: bool,
     /// Decisions of a deterministic schedule.
     pub(super) chance: Option<&'a mut Chance>,
-}
-
-/// A trace of one wave.
-struct Traced<'a> {
-    id: WaveId,
-    sink: &'a dyn TraceSink,
-}
-
-impl Observer for Traced<'_> {
-    fn step(&mut self, step: &Step<'_>) {
-        self.sink.instruction(&self.id, step);
-    }
 }
 
 impl Workgroup {
@@ -371,34 +356,26 @@ impl Workgroup {
             clock: turn.clock,
             code_epoch: turn.code_epoch,
         };
-        let quantum = if turn.steps {
+        let quantum = if turn.looks.steps {
             1
         } else {
             turn.chance.as_deref_mut().map_or(WAVE_QUANTUM, Chance::quantum).min(*turn.budget)
         };
-        let id = WaveId { dispatch: turn.dispatch, workgroup: self.id, wave: index as u32 };
-        let mut traced = turn.trace.filter(|sink| sink.wants_wave(&id)).map(|sink| Traced { id, sink });
-        let debugged = wave.steps() || turn.watches || turn.steps || turn.armed.is_some();
-        let is_plain = !debugged && traced.is_none();
-        let probed = is_plain && (self.check.is_some() || self.profile.is_some());
-        let takes_turns = is_plain && turn.chance.is_none() && !probed;
-        wave.take_turns(self.count > 1 && takes_turns);
-        let stop = match &mut traced {
-            None if probed => {
-                let groups = (self.check.as_deref_mut(), self.profile.as_deref_mut());
-                probed::run(wave, &mut env, quantum, (index, groups))
-            }
-            None if let Some(armed) = turn.armed => {
-                debug::run_armed(wave, &mut env, quantum, (armed, &id), None)
-            }
-            Some(traced) if let Some(armed) = turn.armed => {
-                debug::run_armed(wave, &mut env, quantum, (armed, &id), Some(traced))
-            }
-            None if debugged => debug::run(wave, &mut env, quantum, None),
-            Some(traced) if debugged => debug::run(wave, &mut env, quantum, Some(traced)),
-            None if turn.chance.is_none() => exec::run(wave, &mut env, quantum),
-            None => exec::run_stepped(wave, &mut env, quantum, None),
-            Some(traced) => exec::run_stepped(wave, &mut env, quantum, Some(traced)),
+        let probed = self.check.is_some() || self.profile.is_some();
+        let looked = turn.looks.are_any() || wave.steps() || probed || turn.chance.is_some();
+        let stop = if looked {
+            let looked = Looked {
+                looks: turn.looks,
+                id: WaveId { dispatch: turn.dispatch, workgroup: self.id, wave: index as u32 },
+                has_others: self.count > 1,
+                by_chance: turn.chance.is_some(),
+                check: self.check.as_deref_mut(),
+                profile: self.profile.as_deref_mut(),
+            };
+            looked::run(wave, &mut env, quantum, looked)
+        } else {
+            wave.take_turns(self.count > 1);
+            exec::run(wave, &mut env, quantum)
         };
         let executed = wave.instructions - before;
         self.stopped(index, stop, executed, turn)
@@ -447,7 +424,7 @@ impl Workgroup {
                 wave.enter_trap(TrapCause::Exception);
             }
             Stop::Fault(ref fault)
-                if let Some(armed) = turn.armed
+                if let Some(armed) = turn.looks.armed
                     && fault.pc == wave.pc()
                     && armed.keeps_at_fault((turn.dispatch, self.id, index as u32), fault.pc, fault) => {}
             Stop::Fault(ref at)

@@ -17,9 +17,8 @@ impl Workgroup {
     /// debugged, checked or profiled, or while a deterministic schedule chooses the next wave.
     #[inline(always)]
     pub(super) fn takes_plain_turns(&self, turn: &Turn<'_>) -> bool {
-        let watched = turn.watches || turn.steps || turn.armed.is_some() || turn.trace.is_some();
         let counted = self.check.is_some() || self.profile.is_some();
-        self.count > 1 && !watched && !counted && turn.chance.is_none()
+        self.count > 1 && !turn.looks.are_any() && !counted && turn.chance.is_none()
     }
 
     /// Returns true if a wave that waits at a split barrier goes on.
