@@ -97,9 +97,14 @@ fn homes(sources: &[Source]) -> BTreeMap<String, Option<&str>> {
     for source in sources {
         let Some(home) = module(&source.path) else { continue };
         for line in code(&source.text).lines() {
+            let line = line.trim_start();
+            let line = line
+                .strip_prefix("pub(")
+                .and_then(|rest| rest.split_once(')'))
+                .map_or(line, |(_, rest)| rest);
             let mut words =
                 line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
-            let keyword = words.find(|word| !matches!(*word, "pub" | "crate" | "super" | "in"));
+            let keyword = words.find(|word| *word != "pub");
             if let (Some("struct" | "enum" | "union"), Some(name)) = (keyword, words.next()) {
                 let same = |known: &mut Option<&str>| *known = known.filter(|known| *known == home);
                 homes.entry(name.to_owned()).and_modify(same).or_insert(Some(home));
@@ -352,7 +357,8 @@ mod tests {
         let of_trait = "use crate::queue::Ring;\nimpl<O> Drop for Ring<'_, O> {\n}\n";
         assert_eq!(check(&[("bus.rs", of_trait), ("queue.rs", queue)]), [""; 0]);
         // A name that two modules have says nothing.
-        let also = "pub enum Ring {}\n";
-        assert_eq!(check(&[("bus.rs", bus), ("queue.rs", queue), ("vm.rs", also)]), [""; 0]);
+        for also in ["pub enum Ring {}\n", "pub(in crate::vm) struct Ring;\n"] {
+            assert_eq!(check(&[("bus.rs", bus), ("queue.rs", queue), ("vm.rs", also)]), [""; 0]);
+        }
     }
 }
