@@ -1,13 +1,11 @@
 //! `--trace` and `belfry trace` as a user runs them. The traces are parsed with Perfetto's published schema.
 
-mod perfetto;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use perfetto::{BEGIN, Trace};
+use crate::perfetto::{BEGIN, Trace};
 
 /// `TYPE_SLICE_END` and `TYPE_COUNTER` of `TrackEvent.Type`.
 const END: i32 = 2;

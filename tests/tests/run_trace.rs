@@ -1,14 +1,11 @@
 //! `belfry run --trace` of whole guests: the work of the device and of the guest's driver, on one clock.
 
-#[path = "../../host-vmm/tests/perfetto/mod.rs"]
-mod perfetto;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
+use crate::perfetto::Trace;
 use belfry_tests::suite;
-use perfetto::Trace;
 use serde_json::Value;
 
 fn belfry(arguments: &[&str]) -> Output {

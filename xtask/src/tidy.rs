@@ -6,6 +6,7 @@ mod layers;
 mod links;
 mod modules;
 mod prose;
+mod targets;
 
 use std::fs;
 use std::io::Write as _;
@@ -37,6 +38,7 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
     }
     let mut findings = arrows::findings(root)?;
     findings.extend(layers::findings(root)?);
+    findings.extend(targets::findings(root)?);
     findings.extend(lengths(root)?);
     findings.extend(text(root)?);
     findings.extend(choices(root)?);
@@ -48,7 +50,7 @@ pub fn run(root: &Path, options: &Options) -> Result<()> {
     // A reader that has left does not make the tree untidy.
     let _ = writeln!(
         std::io::stdout(),
-        "tidy: dependency arrows, module arrows, choices by chip, file lengths, texts, words and links are in order"
+        "tidy: dependency arrows, module arrows, targets, choices by chip, file lengths, texts, words and links are in order"
     );
     Ok(())
 }

@@ -1,8 +1,7 @@
 //! Every ioctl with wrong sizes, ids, pointers and handles: the errno Linux gives, and a next client that works.
 #![expect(unsafe_code, reason = "a client of a driver passes pointers, here also bad ones")]
 
-mod common;
-
+use crate::common::{self, Client, PAGE, RW, gpu, reserve};
 use belfry_abi::kfd::event::{
     EventData, EventIdArgs, KFD_IOC_EVENT_HW_EXCEPTION, KFD_IOC_EVENT_SIGNAL, WaitEventsArgs,
 };
@@ -18,7 +17,6 @@ use belfry_device::GpuConfig;
 use belfry_device::chip::gfx942;
 use belfry_kfd_core::ioctl::{REFUSED, Refused};
 use belfry_kfd_hosted::{Errno, HostedGpu, Node};
-use common::{Client, PAGE, RW, gpu, reserve};
 
 /// Pointers no argument structure can be at.
 const BAD_POINTERS: [u64; 4] = [0, 8, 0x7fff_ffff_f000, 0xffff_8000_0000_0000];

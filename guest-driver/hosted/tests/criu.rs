@@ -2,12 +2,10 @@
 
 #![expect(unsafe_code, reason = "gives up a right of its own thread")]
 
-mod common;
-
+use crate::common::{Client, gpu};
 use belfry_abi::kfd::criu::*;
 use belfry_abi::kfd::ioctl as nr;
 use belfry_kfd_hosted::{Errno, Node};
-use common::{Client, gpu};
 
 fn call(client: &Client, mut args: CriuArgs) -> Errno {
     let at = (&raw mut args).cast();

@@ -2,13 +2,11 @@
 
 #![expect(unsafe_code, reason = "a client of a driver passes pointers")]
 
-mod common;
-#[path = "common/packets.rs"]
-mod packets;
-
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::common::{self, Buffer, Client, PAGE, RW, config};
+use crate::packets::{halves, packet, set};
 use belfry_abi::aql::{KernelDispatchPacket, PacketHeader, PacketType};
 use belfry_abi::kernel_descriptor::{
     ComputePgmRsrc1, ComputePgmRsrc2, KernelCodeProperties, KernelDescriptor,
@@ -20,8 +18,6 @@ use belfry_abi::pm4::{ComputeRegister, Opcode};
 use belfry_device::chip::MODELS;
 use belfry_device::{GpuConfig, GuestError};
 use belfry_kfd_hosted::{HostedGpu, Node};
-use common::{Buffer, Client, PAGE, RW, config};
-use packets::{halves, packet, set};
 use zerocopy::{FromZeros, IntoBytes};
 
 const GROUPS: u32 = 8;

@@ -1,11 +1,8 @@
 //! Events that go while threads wait for them.
 
-#![expect(unsafe_code, reason = "a client of a driver passes pointers")]
-
-mod common;
-
 use std::time::{Duration, Instant};
 
+use crate::common::{Client, RW, gpu};
 use belfry_abi::kfd::event::{
     EventData, EventIdArgs, KFD_IOC_EVENT_HW_EXCEPTION, KFD_IOC_EVENT_SIGNAL, KFD_IOC_WAIT_RESULT_TIMEOUT,
     WaitEventsArgs,
@@ -13,7 +10,6 @@ use belfry_abi::kfd::event::{
 use belfry_abi::kfd::ioctl as nr;
 use belfry_abi::kfd::memory::AllocFlags;
 use belfry_kfd_hosted::Errno;
-use common::{Client, RW, gpu};
 
 /// Far longer than anything takes: only a hang meets it.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -2,10 +2,9 @@
 //! away.
 #![expect(unsafe_code, reason = "a client of a driver passes pointers")]
 
-mod common;
-
 use std::sync::atomic::Ordering;
 
+use crate::common::{self, Client, PAGE, RW, gpu};
 use belfry_abi::kfd::aperture::{
     GetProcessAperturesArgs, GetProcessAperturesNewArgs, ProcessDeviceApertures,
 };
@@ -18,7 +17,6 @@ use belfry_abi::kfd::memory::{AllocFlags, GetAvailableMemoryArgs};
 use belfry_abi::kfd::misc::{GetClockCountersArgs, GetVersionArgs};
 use belfry_abi::kfd::queue::UpdateQueueArgs;
 use belfry_kfd_hosted::{Errno, Error, Node};
-use common::{Client, PAGE, RW, gpu};
 use zerocopy::FromBytes;
 
 #[test]

@@ -2,15 +2,12 @@
 
 #![expect(unsafe_code, reason = "a client of a driver passes pointers")]
 
-mod common;
-#[path = "common/copies.rs"]
-mod copies;
-#[path = "common/packets.rs"]
-mod packets;
-
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::common::{Buffer, Client, PAGE, RW, gpu, gpus, reserve};
+use crate::copies;
+use crate::packets::{halves, packet, set, write};
 use belfry_abi::kernel_descriptor::KernelDescriptor;
 use belfry_abi::kfd::event::KFD_IOC_WAIT_RESULT_COMPLETE;
 use belfry_abi::kfd::ioctl as nr;
@@ -22,9 +19,7 @@ use belfry_abi::pm4::{ComputeRegister, Opcode};
 use belfry_abi::sdma::Op;
 use belfry_device::GuestError;
 use belfry_kfd_hosted::{Errno, Node};
-use common::{Buffer, Client, PAGE, RW, gpu, gpus, reserve};
 use object::{Object, ObjectSegment, ObjectSymbol};
-use packets::{halves, packet, set, write};
 use zerocopy::FromBytes;
 
 /// Kernels for each chip, by `gfx_target_version`.

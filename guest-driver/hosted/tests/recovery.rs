@@ -1,8 +1,6 @@
 //! A scheduler that does not answer: the driver says so, resets the device, and serves the next process.
 #![expect(unsafe_code, reason = "a client of a driver passes pointers and uses descriptors")]
 
-mod common;
-
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::fd::FromRawFd as _;
@@ -10,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::common::{self, Client};
 use belfry_abi::kfd::event::{
     HwExceptionData, KFD_IOC_EVENT_HW_EXCEPTION, KFD_IOC_WAIT_RESULT_COMPLETE, KFD_IOC_WAIT_RESULT_TIMEOUT,
 };
@@ -19,7 +18,6 @@ use belfry_device::GpuConfig;
 use belfry_device::chip::gfx942;
 use belfry_device::time::TimeSource;
 use belfry_kfd_hosted::{Errno, HostedGpu};
-use common::Client;
 use zerocopy::FromBytes;
 
 /// Command register of the PCI function.

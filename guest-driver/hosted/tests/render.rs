@@ -2,15 +2,13 @@
 
 #![expect(unsafe_code, reason = "a client of a driver passes pointers")]
 
-mod common;
-
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::common::{Client, PAGE, RW, gpu, reserve};
 use belfry_abi::kfd::drm::*;
 use belfry_abi::kfd::ioctl as nr;
 use belfry_abi::kfd::memory::{AllocFlags, GetDmabufInfoArgs, ImportDmabufArgs};
 use belfry_kfd_hosted::{Errno, HostedProcess, Node};
-use common::{Client, PAGE, RW, gpu, reserve};
 
 /// A command of the render node.
 fn call<T>(process: &HostedProcess, command: u32, args: &mut T) -> Result<i32, Errno> {

@@ -2,13 +2,11 @@
 
 #![expect(unsafe_code, reason = "a client of a driver passes pointers")]
 
-mod common;
-#[path = "common/copies.rs"]
-mod copies;
-
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::common::{self, Buffer, Client, PAGE, RW, gpu, gpus};
+use crate::copies::{args, packet};
 use belfry_abi::kfd::event::{
     HwExceptionData, KFD_HW_EXCEPTION_ECC, KFD_IOC_EVENT_HW_EXCEPTION, KFD_IOC_EVENT_MEMORY,
     KFD_IOC_WAIT_RESULT_COMPLETE, KFD_IOC_WAIT_RESULT_TIMEOUT, KFD_MEM_ERR_POISON_CONSUMED,
@@ -24,8 +22,6 @@ use belfry_abi::sdma::{Op, copy_sub_op, timestamp_sub_op};
 use belfry_device::chip::{self, gfx942};
 use belfry_device::{GpuConfig, GuestError};
 use belfry_kfd_hosted::{Errno, HostedGpu, Node};
-use common::{Buffer, Client, PAGE, RW, gpu, gpus};
-use copies::{args, packet};
 use zerocopy::FromBytes as _;
 
 /// Bytes of a ring.

@@ -1,12 +1,11 @@
 //! A machine with two GPUs: one driver and one process for both.
 #![expect(unsafe_code, reason = "a client of a driver passes pointers and uses descriptors")]
 
-mod common;
-
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::common::{self, Buffer, Client, PAGE, Queue, RW, Signal, config};
 use belfry_abi::kfd::aperture::{GetProcessAperturesNewArgs, ProcessDeviceApertures};
 use belfry_abi::kfd::event::{
     HwExceptionData, KFD_IOC_EVENT_HW_EXCEPTION, KFD_IOC_WAIT_RESULT_COMPLETE, KFD_IOC_WAIT_RESULT_TIMEOUT,
@@ -17,7 +16,6 @@ use belfry_device::GpuConfig;
 use belfry_device::chip::MODELS;
 use belfry_device::time::TimeSource;
 use belfry_kfd_hosted::{Errno, HostedConfig, HostedMachine, Reach};
-use common::{Buffer, Client, PAGE, Queue, RW, Signal, config};
 use zerocopy::FromBytes as _;
 
 /// Command register of the PCI function.

@@ -3,16 +3,13 @@
 
 #![expect(unsafe_code, reason = "a client of a driver passes pointers")]
 
-mod common;
-#[path = "common/copies.rs"]
-mod copies;
-#[path = "common/packets.rs"]
-mod packets;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::common::{self, Client, PAGE};
+use crate::copies::{args, packet};
+use crate::packets::{halves, packet as pm4};
 use belfry_abi::kfd::event::{KFD_IOC_EVENT_MEMORY, KFD_IOC_WAIT_RESULT_COMPLETE, MemoryExceptionData};
 use belfry_abi::kfd::ioctl as nr;
 use belfry_abi::kfd::memory::AllocFlags;
@@ -24,9 +21,6 @@ use belfry_abi::sdma::Op;
 use belfry_device::GpuConfig;
 use belfry_device::chip::gfx942;
 use belfry_kfd_hosted::{HostedGpu, Node};
-use common::{Client, PAGE};
-use copies::{args, packet};
-use packets::{halves, packet as pm4};
 use zerocopy::FromBytes as _;
 
 fn gpu(xccs: u32, partition: ComputePartition) -> Arc<HostedGpu> {

@@ -58,7 +58,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
 }
 
 /// The path without `.` and `..`.
-fn within(path: &Path) -> PathBuf {
+pub(super) fn within(path: &Path) -> PathBuf {
     let mut parts = PathBuf::new();
     for part in path.components() {
         match part {

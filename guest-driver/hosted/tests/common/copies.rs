@@ -3,7 +3,7 @@
 use belfry_abi::kfd::queue::CreateQueueArgs;
 use belfry_abi::sdma::{Header, Op};
 
-use super::Client;
+use crate::common::Client;
 
 /// A packet without flags.
 pub(crate) fn packet(op: Op, body: &[u32]) -> Vec<u32> {

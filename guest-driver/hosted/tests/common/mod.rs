@@ -1,5 +1,6 @@
 //! A minimal KFD client: it does a runtime's work without a runtime.
 #![allow(dead_code, reason = "every test binary uses another part")]
+#![expect(unsafe_code, reason = "a client of a driver passes pointers")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};

@@ -11,8 +11,8 @@ use belfry_abi::kfd::memory::{
 };
 use belfry_kfd_hosted::{Errno, HostedGpu, Node};
 
+use super::{PATIENCE, SIGNALS, SIZE, TIMES, TOLD};
 use crate::common::{Buffer, Client, reserve};
-use crate::{PATIENCE, SIGNALS, SIZE, TIMES, TOLD};
 
 impl Client {
     pub(crate) fn export(&self, handle: u64, flags: i32) -> Result<OwnedFd, Errno> {

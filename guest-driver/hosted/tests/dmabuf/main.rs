@@ -2,8 +2,6 @@
 #![expect(unsafe_code, reason = "a client of a driver passes pointers and descriptors")]
 
 mod client;
-#[path = "../common/mod.rs"]
-mod common;
 mod second;
 
 use std::io::{Read as _, Write as _};
@@ -13,11 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::common::{self, Buffer, Client, PAGE, RW};
 use belfry_abi::kfd::ioctl as nr;
 use belfry_abi::kfd::memory::AllocFlags;
 use belfry_kfd_hosted::dmabuf::Descriptor;
 use belfry_kfd_hosted::{Errno, HostedGpu, Node};
-use common::{Buffer, Client, PAGE, RW};
 use second::{SOCKET, receive, second, send};
 use zerocopy::IntoBytes as _;
 

@@ -7,7 +7,7 @@ use std::process::{Child, Command};
 
 use belfry_abi::kfd::memory::AllocFlags;
 
-use crate::PATIENCE;
+use super::PATIENCE;
 
 /// Names the socket that a second process of a test talks to the first one by.
 pub(crate) const SOCKET: &str = "BELFRY_TEST_SOCKET";
@@ -19,7 +19,7 @@ pub(crate) fn second(kind: AllocFlags, what: &str) -> (Child, UnixStream) {
     // SAFETY: changes a flag of the socket made above.
     unsafe { libc::fcntl(theirs.as_raw_fd(), libc::F_SETFD, 0) };
     let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "second_process", "--nocapture", "--test-threads=1"])
+        .args(["--exact", "dmabuf::second_process", "--nocapture", "--test-threads=1"])
         .env(SOCKET, format!("{} {} {what}", theirs.as_raw_fd(), kind.bits()))
         .spawn()
         .unwrap();

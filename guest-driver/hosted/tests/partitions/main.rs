@@ -2,13 +2,12 @@
 
 #![expect(unsafe_code, reason = "a client of a driver passes pointers")]
 
-#[path = "../common/mod.rs"]
-mod common;
 mod memory;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::common::{self, Client, PAGE, RW, Signal};
 use belfry_abi::kfd::aperture::{
     GetProcessAperturesArgs, GetProcessAperturesNewArgs, ProcessDeviceApertures,
 };
@@ -21,7 +20,6 @@ use belfry_abi::partition::ComputePartition::{self, Cpx, Dpx, Qpx, Spx};
 use belfry_device::chip::gfx942;
 use belfry_device::{GpuConfig, ResetKind};
 use belfry_kfd_hosted::{Errno, HostedGpu, Node};
-use common::{Client, PAGE, RW, Signal};
 use zerocopy::FromBytes as _;
 
 /// A gfx942 of `xccs` graphics cores with one compute unit each, which starts in the mode `partition`.

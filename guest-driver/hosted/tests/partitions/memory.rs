@@ -9,8 +9,8 @@ use belfry_abi::partition::ComputePartition::Cpx;
 use belfry_kfd_hosted::{Errno, Node};
 use zerocopy::FromBytes as _;
 
-use super::common::{self, Client, PAGE, RW};
 use super::{gpu, open, property};
+use crate::common::{self, Client, PAGE, RW};
 
 #[test]
 fn memory_of_one_node_is_not_there_for_another() {

@@ -2,10 +2,6 @@
 
 #![expect(unsafe_code, reason = "a client of a driver passes pointers")]
 
-#[path = "../common/mod.rs"]
-mod common;
-#[path = "../common/packets.rs"]
-mod packets;
 mod programs;
 mod refused;
 mod rings;
@@ -15,15 +11,15 @@ mod syncobjs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::common::{Client, PAGE, gpu};
+use crate::packets::{halves, packet, set, write};
 use belfry_abi::kernel_descriptor::KernelDescriptor;
 use belfry_abi::kfd::drm::*;
 use belfry_abi::kfd::ioctl as nr;
 use belfry_abi::pm4::{ComputeRegister, Opcode};
 use belfry_abi::sdma::{Header, Op};
 use belfry_kfd_hosted::{Errno, HostedGpu, HostedProcess, Node};
-use common::{Client, PAGE, gpu};
 use object::{Object, ObjectSegment, ObjectSymbol};
-use packets::{halves, packet, set, write};
 use zerocopy::{FromBytes, IntoBytes};
 
 static KERNELS: &[u8] = include_bytes!("../../../../device/tests/fixtures/cp.gfx1100.hsaco");

@@ -88,7 +88,7 @@ fn work_of_rings_goes_on_when_the_device_was_suspended() {
 #[test]
 fn work_of_a_partition_s_file_is_done_by_its_engines() {
     use belfry_abi::partition::ComputePartition::Cpx;
-    let shape = common::config();
+    let shape = crate::common::config();
     let chip = &belfry_device::chip::gfx942::MODEL;
     let gpu =
         HostedGpu::new(belfry_device::GpuConfig { chip, xccs: 2, cus: 2, partition: Cpx, ..shape }).unwrap();

@@ -1,6 +1,6 @@
 //! Tables in the documentation that follow from the code: each must be as the code gives it.
 //!
-//! `BLESS=1 cargo test -p belfry-hosted-tests --test docs` writes them anew.
+//! `BLESS=1 cargo test -p belfry-hosted-tests --test hosted docs::` writes them anew.
 
 mod proofs;
 
@@ -131,7 +131,10 @@ fn check(page: &str, now: &str) {
         std::fs::write(&path, now).unwrap();
     }
     let written = std::fs::read_to_string(&path).unwrap();
-    assert_eq!(written, now, "docs/{page} is stale: BLESS=1 cargo test -p belfry-hosted-tests --test docs");
+    assert_eq!(
+        written, now,
+        "docs/{page} is stale: BLESS=1 cargo test -p belfry-hosted-tests --test hosted docs::"
+    );
 }
 
 #[test]
