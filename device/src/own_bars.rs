@@ -1,4 +1,6 @@
-//! The device's own BARs, for its engines and waves: they reach them over the bus, beside memory.
+//! The device's own BARs, for its engines and waves, and for other devices: they reach them over the bus, beside memory.
+//!
+//! VRAM is there for other devices alone: the device itself has it nearer.
 //!
 //! Drivers map doorbells and the page of flushes for GPUs, their own and others (linux
 //! `amdgpu_amdkfd_gpuvm.c`, `kfd_mem_attach`; libhsakmt `map_mmio`). A wave's store to a doorbell is in the
@@ -13,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use belfry_abi::pci::DOORBELL_BAR_SIZE;
 
 use crate::doorbell::Doorbells;
-use crate::memory::{OwnPages, OwnPlace};
+use crate::memory::{BusBars, OwnPages, OwnPlace};
 use crate::pci::Function;
 use crate::threads::Wake;
 
@@ -29,10 +31,12 @@ const UNTOUCHED: u64 = 0x5a5a_a5a5_5a5a_a5a5;
 pub(crate) struct OwnBars {
     doorbells: Arc<Doorbells>,
     doorbells_at: AtomicU64,
+    vram_size: u64,
+    vram_at: AtomicU64,
     /// The page that contains the flush registers.
     flushes: Box<[AtomicU64; PAGE as usize / 8]>,
     flushes_at: AtomicU64,
-    /// True once a host without a bus has set the address of doorbells.
+    /// True once a host without a bus has set the addresses.
     placed: AtomicBool,
     /// Offset of the page in the BAR of the registers.
     remap: u64,
@@ -43,12 +47,23 @@ pub(crate) struct OwnBars {
 
 impl OwnBars {
     /// BARs that are not on the bus yet.
-    pub(crate) fn new(doorbells: Arc<Doorbells>, remap: u64, wake: Arc<Wake>) -> Self {
-        let [doorbells_at, flushes_at] = [NOWHERE, NOWHERE].map(AtomicU64::new);
+    pub(crate) fn new((doorbells, vram_size): (Arc<Doorbells>, u64), remap: u64, wake: Arc<Wake>) -> Self {
+        let [doorbells_at, flushes_at, vram_at] = [NOWHERE; 3].map(AtomicU64::new);
         let flushes = Box::new([const { AtomicU64::new(0) }; PAGE as usize / 8]);
         flushes[0].store(UNTOUCHED, Ordering::Relaxed);
         let [placed, reached] = [false, false].map(AtomicBool::new);
-        Self { doorbells, doorbells_at, flushes, flushes_at, placed, remap, reached, wake }
+        Self {
+            doorbells,
+            doorbells_at,
+            vram_size,
+            vram_at,
+            flushes,
+            flushes_at,
+            placed,
+            remap,
+            reached,
+            wake,
+        }
     }
 
     /// Takes the addresses of the BARs from configuration space, unless the host has set one.
@@ -57,14 +72,26 @@ impl OwnBars {
             return;
         }
         self.doorbells_at.store(function.doorbells_at().unwrap_or(NOWHERE), Ordering::Release);
+        self.vram_at.store(function.vram_at().unwrap_or(NOWHERE), Ordering::Release);
         let registers = function.registers_at().and_then(|base| base.checked_add(self.remap));
         self.flushes_at.store(registers.unwrap_or(NOWHERE), Ordering::Release);
     }
 
-    /// Puts the doorbells at this address for the device, in place of the one in configuration space.
-    pub(crate) fn place_doorbells(&self, address: u64) {
+    /// Puts VRAM and doorbells at these addresses for devices, in place of those in configuration space.
+    pub(crate) fn place(&self, vram: u64, doorbells: u64) {
         self.placed.store(true, Ordering::Release);
-        self.doorbells_at.store(address, Ordering::Release);
+        self.vram_at.store(vram, Ordering::Release);
+        self.doorbells_at.store(doorbells, Ordering::Release);
+    }
+
+    /// The page of flushes or the doorbells at an address, and whether it is the doorbells.
+    fn page(&self, address: u64) -> Option<(OwnPlace, bool)> {
+        let flushes = self.flushes_at.load(Ordering::Acquire);
+        if let Some(found) = place(self.flushes.as_ptr().cast_mut().cast(), PAGE, flushes, address) {
+            return Some((found, false));
+        }
+        let doorbells = self.doorbells_at.load(Ordering::Acquire);
+        place(self.doorbells.host(), DOORBELL_BAR_SIZE, doorbells, address).map(|found| (found, true))
     }
 
     /// Returns true if waves or engines may store to doorbells without a message, or did so while others were
@@ -84,13 +111,8 @@ fn place(base: *mut u8, size: u64, at: u64, address: u64) -> Option<OwnPlace> {
 // atomics, or accessed like atomics.
 unsafe impl OwnPages for OwnBars {
     fn find(&self, address: u64) -> Option<OwnPlace> {
-        let flushes = self.flushes_at.load(Ordering::Acquire);
-        if let Some(found) = place(self.flushes.as_ptr().cast_mut().cast(), PAGE, flushes, address) {
-            return Some(found);
-        }
-        let doorbells = self.doorbells_at.load(Ordering::Acquire);
-        let found = place(self.doorbells.host(), DOORBELL_BAR_SIZE, doorbells, address)?;
-        if !self.reached.swap(true, Ordering::AcqRel) {
+        let (found, are_doorbells) = self.page(address)?;
+        if are_doorbells && !self.reached.swap(true, Ordering::AcqRel) {
             self.wake.wake();
         }
         Some(found)
@@ -99,5 +121,23 @@ unsafe impl OwnPages for OwnBars {
     fn have_flushed(&self) -> bool {
         // `HDP_MEM_FLUSH_CNTL` is the first word.
         self.flushes[0].swap(UNTOUCHED, Ordering::AcqRel) != UNTOUCHED
+    }
+}
+
+// SAFETY: as above.
+unsafe impl BusBars for OwnBars {
+    fn vram_offset(&self, address: u64) -> Option<u64> {
+        let at = self.vram_at.load(Ordering::Acquire);
+        address.checked_sub(at).filter(|&offset| at != NOWHERE && offset < self.vram_size)
+    }
+
+    fn find(&self, address: u64) -> Option<OwnPlace> {
+        let (found, are_doorbells) = self.page(address)?;
+        if are_doorbells {
+            // Its thread is not woken: the caller may hold locks of a device whose number is higher. It finds the value when
+            // it looks next.
+            self.reached.store(true, Ordering::Release);
+        }
+        Some(found)
     }
 }

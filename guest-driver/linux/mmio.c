@@ -37,9 +37,9 @@ u64 os_doorbell_size(struct os_device *dev)
 	return dev->doorbell_size;
 }
 
-u64 os_own_address(struct os_device *dev, bool doorbells, u64 offset)
+u64 os_own_address(struct os_device *dev, u32 bar, u64 offset)
 {
-	return pci_bus_address(dev->pdev, doorbells ? BAR_DOORBELLS : BAR_REGISTERS) + offset;
+	return pci_bus_address(dev->pdev, bar) + offset;
 }
 
 void os_doorbell_write(struct os_device *dev, u64 offset, u64 value)

@@ -69,7 +69,7 @@ u32 os_reg_read(struct os_device *dev, u32 offset);
 void os_reg_write(struct os_device *dev, u32 offset, u32 value);
 u64 os_doorbell_size(struct os_device *dev);
 /* Where the device finds an offset of its own BAR2, or of BAR5, on the bus. */
-u64 os_own_address(struct os_device *dev, bool doorbells, u64 offset);
+u64 os_own_address(struct os_device *dev, u32 bar, u64 offset);
 void os_doorbell_write(struct os_device *dev, u64 offset, u64 value);
 u64 os_vram_size(struct os_device *dev);
 void os_vram_read(struct os_device *dev, u64 offset, void *data, size_t len);

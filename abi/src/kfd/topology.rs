@@ -48,6 +48,8 @@ pub const CRAT_IOLINK_TYPE_PCIEXPRESS: u32 = 2;
 pub const CRAT_IOLINK_TYPE_XGMI: u32 = 11;
 /// The link is there (`CRAT_IOLINK_FLAGS_ENABLED`).
 pub const CRAT_IOLINK_FLAGS_ENABLED: u32 = 1;
+/// Caches of one end do not follow the memory of the other one (`CRAT_IOLINK_FLAGS_NON_COHERENT`).
+pub const CRAT_IOLINK_FLAGS_NON_COHERENT: u32 = 2;
 
 /// First SIMD id of the first GPU (`gpu_processor_id_low`, `kfd_crat.c`).
 pub const GPU_PROCESSOR_ID_LOW: u32 = 0x8000_1000;

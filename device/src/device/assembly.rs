@@ -131,7 +131,8 @@ impl Gpu {
         // A device that repeats itself exactly does one thing after the other.
         let engines = if config.deterministic.is_some() { 0 } else { chip.sdma_engines() };
         let movers = Arc::new(Movers::new(engines.into()).map_err(Error::Thread)?);
-        let own = OwnBars::new(Arc::clone(&doorbells), generation.register_bar.hdp_remap, Arc::clone(&wake));
+        let remap = generation.register_bar.hdp_remap;
+        let own = OwnBars::new((Arc::clone(&doorbells), memory.vram_size()), remap, Arc::clone(&wake));
         let own = Arc::new(own);
         memory.set_own(Arc::clone(&own) as _);
         let windows = Arc::new(Windows::new(&*chip, generation.register_bar));

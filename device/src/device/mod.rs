@@ -26,7 +26,7 @@ use crate::doorbell::{DoorbellWatch, Doorbells};
 use crate::faults::Faults;
 use crate::interrupt::{InterruptSink, Interrupts};
 use crate::lock::{Mutex, OnDevice, rank};
-use crate::memory::{FlushPage, Memory, Physical, SystemMemory};
+use crate::memory::{FlushPage, Memory, NoSuchPeer, Peer, Physical, SystemMemory};
 use crate::moments::Moment;
 use crate::own_bars::OwnBars;
 use crate::pci::{ConfigSpace, Function};
@@ -207,10 +207,26 @@ impl Gpu {
         }
     }
 
-    /// Sets the bus address of the device's own doorbells, on a host that has no bus: page tables name them
-    /// by that address.
-    pub fn place_doorbells(&self, address: u64) {
-        self.own.place_doorbells(address);
+    /// Sets the bus addresses of the device's VRAM and doorbells, on a host that has no bus: page tables name them
+    /// by those addresses.
+    pub fn place_bars(&self, vram: u64, doorbells: u64) {
+        self.own.place(vram, doorbells);
+    }
+
+    /// Returns the device as others reach it ([`Gpu::set_peer`]).
+    pub fn as_peer(&self) -> Peer {
+        Peer::from(self.memory.vram()).with_bars(Arc::clone(&self.own) as _)
+    }
+
+    /// Sets another device of the machine, or takes it away. This one reaches it by its number on the fabric, and by the
+    /// addresses of its BARs on the bus. Returns when nothing uses the one before any more.
+    ///
+    /// # Errors
+    ///
+    /// A number that no device of a fabric has.
+    pub fn set_peer(&self, number: u8, peer: Option<Peer>) -> Result<(), NoSuchPeer> {
+        let _on = self.on_device();
+        self.memory.set_peer(number, peer)
     }
 
     /// Tells the device that the guest's memory map was replaced; returns when nothing uses the old one.

@@ -189,7 +189,7 @@ fn changes_put_together_are_the_copy() {
 fn peers_are_not_there_for_a_device_that_works_on_a_copy() {
     let (recording, _) = begun();
     let Both { device, host } = both(recording.journal());
-    device.set_peer(1, Some(host.vram())).expect("a number of the fabric");
+    device.set_peer(1, Some(host.vram().into())).expect("a number of the fabric");
     let at = Physical::peer(1, 8);
     assert!(device.load_u64(at).is_err() && device.store_u32(at, 1).is_err());
     assert!(device.fetch_add_u64(at, 1).is_err());

@@ -54,8 +54,9 @@ pub(crate) use host_path::Unflushed;
 pub(crate) use mirror::{Changes, Mirror};
 use own::Own;
 pub(crate) use own::{OwnPages, OwnPlace};
+pub(crate) use peers::BusBars;
 use peers::Peers;
-pub use peers::{MAX_PEERS, NoSuchPeer};
+pub use peers::{MAX_PEERS, NoSuchPeer, Peer};
 pub use physical::{Aperture, Physical};
 use quiescence::Inside;
 pub(crate) use quiescence::Quiescence;
@@ -92,7 +93,7 @@ pub enum Error {
 #[derive(Debug)]
 pub struct Memory {
     vram: Arc<MmapRegion>,
-    /// VRAM of other devices.
+    /// Other devices.
     peers: Peers,
     /// The map that the host replaces.
     source: SystemMemory,
@@ -276,7 +277,7 @@ impl Memory {
         let Physical { aperture, offset } = location;
         let before = match aperture {
             Aperture::Local | Aperture::Peer(_) => offset,
-            Aperture::System => match self.own.find(offset) {
+            Aperture::System => match self.on_bus(offset) {
                 Some(OwnPlace { before, .. }) => before,
                 None => {
                     let map = self.active.memory();
@@ -299,7 +300,7 @@ impl Memory {
         match &self.mirror {
             None => self.find(location),
             // What a peer's processors and waves store is no input of a record.
-            Some(_) if matches!(location.aperture, Aperture::Peer(_)) => None,
+            Some(_) if self.is_a_peer_s(location) => None,
             Some(mirror) => mirror.block(location, access, |page| self.find(page)),
         }
     }
@@ -363,10 +364,24 @@ impl Memory {
         Some(unsafe { Block::new(host, left) })
     }
 
+    /// The place of an address on the bus that is no system memory: a device answers there.
+    fn on_bus(&self, address: u64) -> Option<OwnPlace> {
+        self.own.find(address).or_else(|| self.peers.on_bus(address))
+    }
+
+    /// Returns true if another device's memory is at a location.
+    fn is_a_peer_s(&self, location: Physical) -> bool {
+        match location.aperture {
+            Aperture::Local => false,
+            Aperture::Peer(_) => true,
+            Aperture::System => self.peers.on_bus(location.offset).is_some(),
+        }
+    }
+
     fn find_system<'a>(&self, address: u64) -> Option<Block<'a>> {
-        if let Some(OwnPlace { host, after, .. }) = self.own.find(address) {
-            // SAFETY: these are the device's own pages, which are mapped for `after` bytes as long as `self` has them,
-            // and which are never referenced.
+        if let Some(OwnPlace { host, after, .. }) = self.on_bus(address) {
+            // SAFETY: these are pages of the device's own or of a peer, which are mapped for `after` bytes as long as `self`
+            // has them, and which are never referenced. A peer is dropped as above.
             return Some(unsafe { Block::new(host, after) });
         }
         let map = self.active.memory();

@@ -1,13 +1,15 @@
-//! VRAM of other devices, as this device reaches it over the fabric.
+//! Other devices, as this device reaches them: their VRAM over the fabric, and their BARs by addresses on the bus.
 //!
-//! A peer's region stays mapped as long as this memory has it: [`Memory::set_peer`] waits for the slices that may use the
+//! A peer's memory stays mapped as long as this memory has it: [`Memory::set_peer`] waits for the slices that may use the
 //! old one, as [`Memory::changed`] does for guest memory.
 
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use vm_memory::MmapRegion;
 
-use super::Memory;
+use super::{Memory, OwnPlace};
 use crate::lock::{RwLock, rank};
 
 /// Most devices of a fabric: as many as `MC_VM_XGMI_LFB_CNTL` counts.
@@ -18,21 +20,86 @@ pub const MAX_PEERS: usize = 8;
 #[error("no device of a fabric has number {0}: the highest is {last}", last = MAX_PEERS - 1)]
 pub struct NoSuchPeer(pub u8);
 
-/// The other devices' VRAM, by number. The device's own number has none.
+/// The BARs of a device, for other devices that reach them over the bus.
+///
+/// # Safety
+///
+/// Memory that [`find`](Self::find) returns is mapped, readable and writable, as long as the object lives, and is only ever
+/// accessed through atomics.
+pub(crate) unsafe trait BusBars: Send + Sync {
+    /// Returns the offset in VRAM of an address on the bus, if VRAM answers there.
+    fn vram_offset(&self, address: u64) -> Option<u64>;
+
+    /// Returns the place of an address on the bus, if doorbells or the page of flushes answer there.
+    fn find(&self, address: u64) -> Option<OwnPlace>;
+}
+
+/// A device as others reach it.
+#[derive(Clone)]
+pub struct Peer {
+    vram: Arc<MmapRegion>,
+    bars: Option<Arc<dyn BusBars>>,
+}
+
+impl fmt::Debug for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Peer").field("vram", &self.vram.size()).field("bars", &self.bars.is_some()).finish()
+    }
+}
+
+impl From<Arc<MmapRegion>> for Peer {
+    /// A device whose VRAM is on the fabric alone.
+    fn from(vram: Arc<MmapRegion>) -> Self {
+        Self { vram, bars: None }
+    }
+}
+
+impl Peer {
+    /// A device whose BARs are on the bus, too.
+    pub(crate) fn with_bars(self, bars: Arc<dyn BusBars>) -> Self {
+        Self { bars: Some(bars), ..self }
+    }
+
+    /// Returns the place of an address on the bus. It is mapped as long as this device has the peer.
+    fn on_bus(&self, address: u64) -> Option<OwnPlace> {
+        let bars = self.bars.as_ref()?;
+        let Some(before) = bars.vram_offset(address) else { return bars.find(address) };
+        let after = (self.vram.size() as u64).checked_sub(before).filter(|&after| after > 0)?;
+        Some(OwnPlace { host: self.vram.as_ptr().wrapping_add(before as usize), before, after })
+    }
+}
+
+/// The other devices, by number. The device's own number has none.
 #[derive(Debug, Default)]
-pub(super) struct Peers(RwLock<[Option<Arc<MmapRegion>>; MAX_PEERS], rank::Peers>);
+pub(super) struct Peers {
+    list: RwLock<[Option<Peer>; MAX_PEERS], rank::Peers>,
+    /// True once one of them is on the bus: nearly all devices are alone, and look at each address of system memory here.
+    on_bus: AtomicBool,
+}
 
 impl Peers {
     /// Returns host address and bytes of a peer's VRAM, if there is such a peer.
     pub(super) fn region(&self, number: u8) -> Option<(*mut u8, u64)> {
-        let peers = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let region = peers.get(usize::from(number))?.as_ref()?;
+        let peers = self.list.read().unwrap_or_else(PoisonError::into_inner);
+        let region = &peers.get(usize::from(number))?.as_ref()?.vram;
         Some((region.as_ptr(), region.size() as u64))
     }
 
-    fn replace(&self, number: u8, region: Option<Arc<MmapRegion>>) -> Option<Arc<MmapRegion>> {
-        let mut peers = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        peers.get_mut(usize::from(number)).and_then(|peer| std::mem::replace(peer, region))
+    /// Returns the place of an address on the bus, if a peer answers there.
+    pub(super) fn on_bus(&self, address: u64) -> Option<OwnPlace> {
+        if !self.on_bus.load(Ordering::Acquire) {
+            return None;
+        }
+        let peers = self.list.read().unwrap_or_else(PoisonError::into_inner);
+        peers.iter().flatten().find_map(|peer| peer.on_bus(address))
+    }
+
+    fn replace(&self, number: u8, new: Option<Peer>) -> Option<Peer> {
+        if new.as_ref().is_some_and(|peer| peer.bars.is_some()) {
+            self.on_bus.store(true, Ordering::Release);
+        }
+        let mut peers = self.list.write().unwrap_or_else(PoisonError::into_inner);
+        peers.get_mut(usize::from(number)).and_then(|peer| std::mem::replace(peer, new))
     }
 }
 
@@ -43,17 +110,17 @@ impl Memory {
         Arc::clone(&self.vram)
     }
 
-    /// Sets the VRAM of another device of the fabric, or takes it away. Returns when no engine uses the one before any
-    /// more. Accesses to a peer that is not there are bus faults, as of memory that is not there.
+    /// Sets another device of the machine, or takes it away. Returns when no engine uses the one before any more. Accesses to
+    /// a peer that is not there are bus faults, as of memory that is not there.
     ///
     /// # Errors
     ///
     /// A number that no device of a fabric has.
-    pub fn set_peer(&self, number: u8, vram: Option<Arc<MmapRegion>>) -> Result<(), NoSuchPeer> {
+    pub fn set_peer(&self, number: u8, peer: Option<Peer>) -> Result<(), NoSuchPeer> {
         if usize::from(number) >= MAX_PEERS {
             return Err(NoSuchPeer(number));
         }
-        let before = self.quiesced(|| self.peers.replace(number, vram));
+        let before = self.quiesced(|| self.peers.replace(number, peer));
         drop(before);
         Ok(())
     }

@@ -138,9 +138,9 @@ fn changed_keeps_the_old_map_until_its_slices_are_over() {
 fn peers_are_reached_by_their_numbers_and_the_others_are_not_there() {
     let [own, other] = [memory(), memory()];
     assert!(matches!(own.load_u32(Physical::peer(1, 0)), Err(Error::OutOfRange { .. })), "not there yet");
-    assert_eq!(own.set_peer(8, Some(other.vram())), Err(NoSuchPeer(8)));
+    assert_eq!(own.set_peer(8, Some(other.vram().into())), Err(NoSuchPeer(8)));
     let before = own.generation();
-    own.set_peer(1, Some(other.vram())).expect("a number of the fabric");
+    own.set_peer(1, Some(other.vram().into())).expect("a number of the fabric");
     assert_ne!(own.generation(), before, "pointers from before may lead elsewhere");
     own.store_u64(Physical::peer(1, 8), 5).expect("in the peer's VRAM");
     assert_eq!(other.fetch_add_u64(Physical::local(8), 2), Ok(5), "one memory for both");
@@ -162,7 +162,7 @@ fn peer_s_memory_stays_until_the_slices_that_use_it_are_over() {
     let memory = memory();
     let vram = Arc::new(MmapRegion::new(0x1000).expect("anonymous memory"));
     let mapped = Arc::downgrade(&vram);
-    memory.set_peer(3, Some(vram)).expect("a number of the fabric");
+    memory.set_peer(3, Some(vram.into())).expect("a number of the fabric");
     std::thread::scope(|scope| {
         let slice = memory.enter();
         let block = memory.block(&slice, Physical::peer(3, 0), Access::Write).expect("there");

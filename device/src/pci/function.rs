@@ -127,6 +127,11 @@ impl Function {
         Written { reset: false, control: true, bus_master, bars: effect.bars }
     }
 
+    /// Address of VRAM on the bus.
+    pub(crate) fn vram_at(&self) -> Option<u64> {
+        self.lock().bar_at(pci::BAR_VRAM)
+    }
+
     /// Address of the doorbells on the bus.
     pub(crate) fn doorbells_at(&self) -> Option<u64> {
         self.lock().bar_at(pci::BAR_DOORBELLS)

@@ -61,15 +61,19 @@ impl<O: Os> Bo<O> {
         self.mapped_on != 0
     }
 
-    /// Returns whether it is memory that every device of the machine reaches.
-    pub(crate) fn is_in_system_memory(&self) -> bool {
+    /// Returns whether other devices of the machine than its own reach it: all but VRAM that was imported
+    /// (`kfd_mem_attach`, where each device is an accessible peer of all others).
+    pub(crate) fn is_reached_by_all(&self) -> bool {
         match &self.kind {
-            BoKind::System(_) | BoKind::User(_) => true,
             BoKind::Imported(memory) => {
                 let pages = self.size / PAGE_SIZE;
                 (0..pages).all(|page| !matches!(memory.backing.page(page), Some(BoPage::Vram(_)) | None))
             }
-            BoKind::Vram(_) | BoKind::Doorbell(_) | BoKind::MmioRemap(_) => false,
+            BoKind::System(_)
+            | BoKind::User(_)
+            | BoKind::Vram(_)
+            | BoKind::Doorbell(_)
+            | BoKind::MmioRemap(_) => true,
         }
     }
 

@@ -2,8 +2,9 @@
 //!
 //! The processors are node 0, those of the GPUs follow in the order in which the GPUs came: one of each, or one for each partition. The
 //! tree below `topology` is `generation_id`, `system_properties`, and per node `gpu_id`, `name`, `properties`,
-//! `mem_banks/0/properties`, `caches/N/properties`, `io_links/N/properties`: between the processors and each other node, and among the
-//! nodes of one GPU. There are no links between GPUs.
+//! `mem_banks/0/properties`, `caches/N/properties`, `io_links/N/properties` and `p2p_links/N/properties` ([`links`]).
+
+mod links;
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -13,9 +14,8 @@ use alloc::vec::Vec;
 use core::fmt::Write;
 
 use belfry_abi::kfd::topology::{
-    CRAT_IOLINK_FLAGS_ENABLED, CRAT_IOLINK_TYPE_PCIEXPRESS, CRAT_IOLINK_TYPE_XGMI, GPU_PROCESSOR_ID_LOW,
-    HSA_CACHE_TYPE_HSACU, HSA_CAP_DOORBELL_TYPE_2_0, HSA_CAP_DOORBELL_TYPE_SHIFT, HSA_CAP_SVMAPI_SUPPORTED,
-    HSA_CAP_TRAP_DEBUG_FIRMWARE_SUPPORTED, HSA_CAP_TRAP_DEBUG_SUPPORT,
+    GPU_PROCESSOR_ID_LOW, HSA_CACHE_TYPE_HSACU, HSA_CAP_DOORBELL_TYPE_2_0, HSA_CAP_DOORBELL_TYPE_SHIFT,
+    HSA_CAP_SVMAPI_SUPPORTED, HSA_CAP_TRAP_DEBUG_FIRMWARE_SUPPORTED, HSA_CAP_TRAP_DEBUG_SUPPORT,
     HSA_CAP_TRAP_DEBUG_WAVE_LAUNCH_MODE_SUPPORTED, HSA_CAP_TRAP_DEBUG_WAVE_LAUNCH_TRAP_OVERRIDE_SUPPORTED,
     HSA_CAP_WATCH_POINTS_SUPPORTED, HSA_CAP_WATCH_POINTS_TOTALBITS_SHIFT, HSA_MEM_HEAP_TYPE_FB_PUBLIC,
     HSA_MEM_HEAP_TYPE_SYSTEM, NUM_GWS,
@@ -31,13 +31,7 @@ use crate::proc_files;
 use crate::processes::Processes;
 use crate::request::WATCHES;
 use crate::xcp_tree;
-
-/// Weight of the PCIe hop, and its bandwidths in MB/s.
-const LINK_WEIGHT: u32 = 20;
-const LINK_BANDWIDTH: (u32, u32) = (312, 32_000);
-/// The same between partitions of a GPU (`KFD_CRAT_INTRA_SOCKET_WEIGHT`, `kfd_fill_gpu_xgmi_link_to_gpu`).
-const SOCKET_WEIGHT: u32 = 13;
-const SOCKET_BANDWIDTH: (u32, u32) = (819_200, 819_200);
+use links::{Link, io_links, p2p_links};
 
 /// A node of a GPU in the topology.
 struct Entry<'a, O: Os> {
@@ -109,19 +103,6 @@ impl<O: Os> Machine<O> {
             Some(number) => Place::Gpu(self.gpus().nth(number as usize).ok_or(Errno::ENOENT)?),
         };
         Ok((place, number))
-    }
-
-    /// Numbers of the nodes that a node has links to.
-    fn links(&self, (place, number): (Place<'_, O>, u32)) -> Vec<u32> {
-        match place {
-            Place::Processors => (1..=self.count()).collect(),
-            Place::Gpu(from) => {
-                let all = (1u32..).zip(self.gpus());
-                let near =
-                    all.filter(|(to, other)| other.device.number == from.device.number && *to != number);
-                core::iter::once(0).chain(near.map(|(to, _)| to)).collect()
-            }
-        }
     }
 }
 
@@ -223,9 +204,10 @@ pub(crate) fn list<O: Os>(processes: &Processes<O>, path: &str) -> Result<Vec<St
 fn items<O: Os>(machine: &Machine<O>, place: (Place<'_, O>, u32), list: &str) -> Result<usize> {
     match (list, place.0) {
         ("mem_banks", _) => Ok(1),
-        ("io_links", _) => Ok(machine.links(place).len()),
+        ("io_links", _) => Ok(io_links(machine, place).len()),
+        ("p2p_links", _) => Ok(p2p_links(machine, place).len()),
         ("caches", Place::Gpu(entry)) => Ok(caches(entry.device, entry.node).len()),
-        ("caches" | "p2p_links", _) => Ok(0),
+        ("caches", Place::Processors) => Ok(0),
         _ => Err(Errno::ENOENT),
     }
 }
@@ -315,8 +297,9 @@ fn gpu_properties<O: Os>(machine: &Machine<O>, (entry, number): (Entry<'_, O>, u
         .line("simd_count", config.cus * asic.simds_per_cu)
         .line("mem_banks_count", 1);
     lines.line("caches_count", caches(device, node).len());
-    let links = machine.links((Place::Gpu(entry), number));
-    lines.line("io_links_count", links.len()).line("p2p_links_count", 0);
+    let place = (Place::Gpu(entry), number);
+    lines.line("io_links_count", io_links(machine, place).len());
+    lines.line("p2p_links_count", p2p_links(machine, place).len());
     lines.line("cpu_core_id_base", 0).line("simd_id_base", GPU_PROCESSOR_ID_LOW);
     lines.line("max_waves_per_simd", config.waves_per_simd).line("lds_size_in_kb", config.lds_kib);
     lines.line("gds_size_in_kb", 0).line("num_gws", NUM_GWS).line("wave_front_size", config.wave_size);
@@ -372,20 +355,16 @@ fn properties_of<O: Os>(
             lines.line("size_in_bytes", machine.cpu.memory_bytes);
             lines.line("flags", 0).line("width", 0).line("mem_clk_max", 0);
         }
-        ("io_links", _) => {
-            // To the others in their order.
-            let (from, to) = (place.1, *machine.links(place).get(item).ok_or(Errno::ENOENT)?);
-            let (kind, weight, bandwidth) = if from == 0 || to == 0 {
-                (CRAT_IOLINK_TYPE_PCIEXPRESS, LINK_WEIGHT, LINK_BANDWIDTH)
-            } else {
-                (CRAT_IOLINK_TYPE_XGMI, SOCKET_WEIGHT, SOCKET_BANDWIDTH)
-            };
-            lines.line("type", kind).line("version_major", 0).line("version_minor", 0);
-            lines.line("node_from", from).line("node_to", to).line("weight", weight);
+        ("io_links" | "p2p_links", _) => {
+            let all = if list == "io_links" { io_links(machine, place) } else { p2p_links(machine, place) };
+            let Link { to, kind } = *all.get(item).ok_or(Errno::ENOENT)?;
+            let (min_bandwidth, max_bandwidth) = kind.bandwidth();
+            lines.line("type", kind.number()).line("version_major", 0).line("version_minor", 0);
+            lines.line("node_from", place.1).line("node_to", to).line("weight", kind.weight());
             lines.line("min_latency", 0).line("max_latency", 0);
-            lines.line("min_bandwidth", bandwidth.0).line("max_bandwidth", bandwidth.1);
+            lines.line("min_bandwidth", min_bandwidth).line("max_bandwidth", max_bandwidth);
             lines.line("recommended_transfer_size", 0).line("recommended_sdma_engine_id_mask", 0);
-            lines.line("flags", CRAT_IOLINK_FLAGS_ENABLED);
+            lines.line("flags", kind.flags());
         }
         ("caches", Place::Gpu(Entry { device, node, .. })) => {
             let caches = caches(device, node);

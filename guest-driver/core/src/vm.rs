@@ -14,8 +14,8 @@ use zerocopy::IntoBytes;
 
 use crate::asic::{LEVELS, PageRights};
 use crate::errno::{Errno, Result};
-use crate::os::Os;
-use crate::os::PAGE_SIZE;
+use crate::hw::Hw;
+use crate::os::{Function as _, Os, OwnPlace, PAGE_SIZE};
 use crate::vram::{Vram, VramMemory};
 
 /// Entries of a table.
@@ -229,6 +229,16 @@ impl<O: Os> Vm<O> {
     /// Bits of the entries of pages with these rights, for [`Vm::map`].
     pub(crate) fn page_bits(&self, rights: PageRights) -> u64 {
         (self.root.memory.hw().asic().pte.page)(rights)
+    }
+
+    /// Returns where this device's page tables have VRAM of a device: the address, and whether it is that of system memory.
+    ///
+    /// Another device's VRAM is at the address of its BAR on the bus (`amdgpu_vram_mgr_alloc_sgt`).
+    pub(crate) fn place_of(&self, owner: &Hw<O>, offset: u64) -> (u64, bool) {
+        if core::ptr::eq(self.root.memory.hw(), owner) {
+            return (offset, false);
+        }
+        (owner.function().own_bus_address(OwnPlace::Vram(offset)), true)
     }
 
     /// Maps `len` bytes at `va` to consecutive physical pages from `pa`; huge entries and fragments are used where both allow it.

@@ -113,6 +113,7 @@ impl Function for HostedFunction {
         match place {
             OwnPlace::Doorbells(offset) => self.bars.doorbells.address() + offset,
             OwnPlace::Flushes(_) => self.bars.flushes.0.address(),
+            OwnPlace::Vram(offset) => self.bars.vram.address() + offset,
         }
     }
 

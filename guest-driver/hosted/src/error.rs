@@ -25,6 +25,9 @@ pub enum Error {
     /// A machine without a GPU was asked for.
     #[error("a machine has at least one GPU")]
     NoGpu,
+    /// More GPUs were asked for than a machine has.
+    #[error("{0} GPUs in one machine: at most {most} reach each other", most = belfry_device::memory::MAX_PEERS)]
+    TooManyGpus(usize),
     /// Several GPUs were asked for of which one explores schedules or is recorded.
     #[error("schedules are explored and devices are recorded in a machine with one GPU only")]
     OneGpuOnly,

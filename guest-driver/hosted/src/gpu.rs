@@ -8,7 +8,9 @@ use std::time::Duration;
 use belfry_device::explore::Explorer;
 use belfry_device::faults::Rule;
 use belfry_device::lock::{Mutex, RwLock, rank};
+use belfry_device::memory::MAX_PEERS;
 use belfry_device::{Gpu, InterruptSink, Resources};
+use belfry_kfd_core::card::Card;
 use belfry_kfd_core::os::ProcessKey;
 use belfry_kfd_core::{Errno, Kfd, KfdDevice};
 
@@ -100,7 +102,7 @@ impl HostedGpu {
                 interrupts: line.clone(),
             },
         )?;
-        gpu.place_doorbells(bars.doorbells.address());
+        gpu.place_bars(bars.vram.address(), bars.doorbells.address());
         gpu.set_flush_page(Arc::<Flushes>::clone(&bars.flushes));
         let thread = if let Some(exploring) = &exploring {
             exploring.attach(&gpu);
@@ -301,6 +303,24 @@ impl HostedGpu {
         self.driver()?.sysfs_read(path)
     }
 
+    /// Lists a directory of the topology, or of the GPU's own trees; directories end in a slash.
+    ///
+    /// # Errors
+    ///
+    /// As for [`HostedGpu::sysfs_read`].
+    pub fn sysfs_list(&self, path: &str) -> Result<Vec<String>, Errno> {
+        self.driver()?.sysfs_list(path)
+    }
+
+    /// Returns the constant properties that the files of the card are made of.
+    ///
+    /// # Errors
+    ///
+    /// [`Errno::ENODEV`] without a driver.
+    pub fn card(&self) -> Result<Card, Errno> {
+        Ok(self.driver()?.card())
+    }
+
     /// Returns the content of a file of the card, by its path below the PCI device's directory.
     ///
     /// # Errors
@@ -394,6 +414,9 @@ pub(crate) fn assemble(configs: Vec<HostedConfig>) -> Result<Vec<Arc<HostedGpu>>
     if configs.len() > 1 && configs.iter().any(alone) {
         return Err(Error::OneGpuOnly);
     }
+    if configs.len() > MAX_PEERS {
+        return Err(Error::TooManyGpus(configs.len()));
+    }
     let parts = configs.into_iter().map(Parts::new).collect::<Result<Vec<_>, _>>()?;
     let driver = parts.iter().flat_map(Parts::driver_memory).collect();
     let host = Arc::new(Host {
@@ -410,8 +433,21 @@ pub(crate) fn assemble(configs: Vec<HostedConfig>) -> Result<Vec<Arc<HostedGpu>>
         // There is no other place that sets it.
         let _ = gpu.peers.set(gpus.iter().map(Arc::downgrade).collect());
     }
+    connect(&gpus)?;
     gpus.iter().try_for_each(|gpu| gpu.load())?;
     Ok(gpus)
+}
+
+/// Gives each GPU the way to all others.
+fn connect(gpus: &[Arc<HostedGpu>]) -> Result<(), Error> {
+    for (own, gpu) in gpus.iter().enumerate() {
+        for (number, other) in (0u8..).zip(gpus).filter(|(number, _)| usize::from(*number) != own) {
+            gpu.gpu
+                .set_peer(number, Some(other.gpu.as_peer()))
+                .map_err(|_| Error::TooManyGpus(gpus.len()))?;
+        }
+    }
+    Ok(())
 }
 
 impl Drop for HostedGpu {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use belfry_device::GpuConfig;
+
 use crate::config::{HostedConfig, Place};
 use crate::error::Error;
 use crate::gpu::{self, HostedGpu};
@@ -9,7 +11,7 @@ use crate::process::HostedProcess;
 
 /// A machine with any number of GPUs in this process, and one driver for all of them.
 ///
-/// Each GPU reaches the driver's memory and pinned memory of programs. No GPU reaches the VRAM of another one by its page tables.
+/// Each GPU reaches the driver's memory, pinned memory of programs, and the BARs of all others.
 #[derive(Debug)]
 pub struct HostedMachine {
     gpus: Vec<Arc<HostedGpu>>,
@@ -21,7 +23,8 @@ impl HostedMachine {
     ///
     /// # Errors
     ///
-    /// As [`HostedGpu::new`]; [`Error::NoGpu`] for none, [`Error::OneGpuOnly`] for several of which one explores schedules or is recorded.
+    /// As [`HostedGpu::new`]; [`Error::NoGpu`] for none, [`Error::TooManyGpus`], [`Error::OneGpuOnly`] for several of which one explores
+    /// schedules or is recorded.
     pub fn new(configs: Vec<HostedConfig>) -> Result<Self, Error> {
         let mut minor = Place::default().render_minor;
         let mut placed = Vec::new();
@@ -30,7 +33,20 @@ impl HostedMachine {
             minor += config.gpu.xccs.max(1);
             placed.push(HostedConfig { place, ..config });
         }
-        Ok(Self { gpus: gpu::assemble(placed)? })
+        Self::placed(placed)
+    }
+
+    /// Does the same with GPUs whose places are those of their configurations.
+    ///
+    /// # Errors
+    ///
+    /// As [`HostedMachine::new`].
+    pub fn placed(configs: Vec<HostedConfig>) -> Result<Self, Error> {
+        let numbered = configs.into_iter().enumerate().map(|(number, config)| HostedConfig {
+            gpu: GpuConfig { number: u8::try_from(number).unwrap_or(u8::MAX), ..config.gpu },
+            ..config
+        });
+        Ok(Self { gpus: gpu::assemble(numbered.collect())? })
     }
 
     /// Returns its GPUs.
@@ -39,12 +55,31 @@ impl HostedMachine {
         &self.gpus
     }
 
+    /// Returns the first of its GPUs, for work that is of one GPU alone.
+    ///
+    /// # Panics
+    ///
+    /// Never: a machine has at least one.
+    #[must_use]
+    pub fn first(&self) -> &Arc<HostedGpu> {
+        &self.gpus[0]
+    }
+
+    /// Opens the driver as a process whose render nodes are the descriptors for which `partition_of` says which they are, counted over all GPUs.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotLoaded`], or the driver's error.
+    pub fn open_with(&self, partition_of: fn(i32) -> Option<u32>) -> Result<HostedProcess, Error> {
+        self.first().open_with(partition_of)
+    }
+
     /// Opens the driver as a process of its own, which has all GPUs that are bound.
     ///
     /// # Errors
     ///
     /// [`Error::NotLoaded`], or the driver's error.
     pub fn open(&self) -> Result<HostedProcess, Error> {
-        self.gpus.first().ok_or(Error::NoGpu)?.open()
+        self.first().open()
     }
 }

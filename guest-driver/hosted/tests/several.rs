@@ -91,9 +91,10 @@ fn topology_and_apertures_name_both_gpus() {
     let mut found = Vec::new();
     for id in ids {
         client.gpu_id = id;
-        found.push(["drm_render_minor", "location_id", "io_links_count"].map(|key| client.property(key)));
+        let keys = ["drm_render_minor", "location_id", "io_links_count", "p2p_links_count"];
+        found.push(keys.map(|key| client.property(key)));
     }
-    assert_eq!(found, [[128, 0x100, 1], [129, 0x200, 1]]);
+    assert_eq!(found, [[128, 0x100, 1, 1], [129, 0x200, 1, 1]]);
     let mut apertures = [ProcessDeviceApertures::default(); 3];
     let mut args = GetProcessAperturesNewArgs::default();
     client.ioctl(nr::GET_PROCESS_APERTURES_NEW, &mut args).unwrap();
@@ -130,15 +131,15 @@ fn queue_on_each_gpu_signals_memory_that_both_reach() {
 }
 
 #[test]
-fn vram_is_the_gpu_s_own_and_system_memory_is_reached_by_all() {
+fn vram_is_the_gpu_s_own_and_all_memory_is_reached_by_all() {
     let machine = machine([config(), config()], Reach::Pinned);
     let (mut client, ids) = client(&machine);
     let vram = client.alloc(PAGE, AllocFlags::VRAM | AllocFlags::PUBLIC | RW).unwrap();
     let gtt = client.alloc(PAGE, AllocFlags::GTT | RW).unwrap();
     let user = client.user(PAGE).unwrap();
-    assert_eq!(map(&client, &vram, &ids), (Err(Errno::EINVAL), 1));
-    assert_eq!(map(&client, &gtt, &ids), (Ok(0), 2));
-    assert_eq!(map(&client, &user, &ids), (Ok(0), 2));
+    for buffer in [&vram, &gtt, &user] {
+        assert_eq!(map(&client, buffer, &ids), (Ok(0), 2));
+    }
     // The second one has VRAM of its own, which is mapped through its own render node.
     client.gpu_id = ids[1];
     let other = client.alloc(PAGE, AllocFlags::VRAM | AllocFlags::PUBLIC | RW).unwrap();
@@ -154,6 +155,34 @@ fn vram_is_the_gpu_s_own_and_system_memory_is_reached_by_all() {
         let mut info = GetDmabufInfoArgs { dmabuf_fd: export.dmabuf_fd, ..Default::default() };
         client.ioctl(nr::GET_DMABUF_INFO, &mut info).unwrap();
         assert_eq!((info.gpu_id, info.size), (id, PAGE));
+    }
+}
+
+#[test]
+fn gpu_stores_to_the_vram_of_another_one() {
+    for reach in [Reach::Pinned, Reach::Process] {
+        // Of every chip to the next one.
+        for (chip, next) in MODELS.iter().zip(MODELS.iter().cycle().skip(1)) {
+            let machine =
+                machine([GpuConfig { chip, ..config() }, GpuConfig { chip: next, ..config() }], reach);
+            let (mut client, ids) = client(&machine);
+            client.gpu_id = ids[1];
+            let far = client.alloc(PAGE, AllocFlags::VRAM | AllocFlags::PUBLIC | RW).unwrap();
+            assert_eq!(map(&client, &far, &ids), (Ok(0), 2));
+            client.gpu_id = ids[0];
+            let mut queue = client.create_queue().unwrap();
+            // The completion of a packet is an atomic of the first GPU on the memory of the second one.
+            for _ in 0..3 {
+                far.quad(8).store(1, Ordering::Release);
+                queue.barrier(&client.process, far.va);
+                let done = || far.quad(8).load(Ordering::Acquire) == 0;
+                assert!(machine.gpus()[0].wait_until(&done, Some(Duration::from_secs(60))), "{}", chip.name);
+            }
+            client.destroy_queue(queue.args.queue_id).unwrap();
+            for gpu in machine.gpus() {
+                assert_eq!(gpu.device().stats().errors, Default::default());
+            }
+        }
     }
 }
 

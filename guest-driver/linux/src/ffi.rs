@@ -104,6 +104,11 @@ pub(crate) struct BelfryPage {
     pub(crate) cpu: *mut c_void,
 }
 
+/// Numbers of the BARs (`shim.h`).
+pub(crate) const BAR_VRAM: u32 = 0;
+pub(crate) const BAR_DOORBELLS: u32 = 2;
+pub(crate) const BAR_REGISTERS: u32 = 5;
+
 unsafe extern "C" {
     pub(crate) fn os_device_get(dev: *mut OsDevice);
     pub(crate) fn os_device_put(dev: *mut OsDevice);
@@ -114,7 +119,7 @@ unsafe extern "C" {
     pub(crate) fn os_reg_read(dev: *mut OsDevice, offset: u32) -> u32;
     pub(crate) fn os_reg_write(dev: *mut OsDevice, offset: u32, value: u32);
     pub(crate) fn os_doorbell_size(dev: *mut OsDevice) -> u64;
-    pub(crate) fn os_own_address(dev: *mut OsDevice, doorbells: bool, offset: u64) -> u64;
+    pub(crate) fn os_own_address(dev: *mut OsDevice, bar: u32, offset: u64) -> u64;
     pub(crate) fn os_doorbell_write(dev: *mut OsDevice, offset: u64, value: u64);
     pub(crate) fn os_vram_size(dev: *mut OsDevice) -> u64;
     pub(crate) fn os_vram_read(dev: *mut OsDevice, offset: u64, data: *mut u8, len: usize);

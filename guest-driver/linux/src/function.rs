@@ -76,12 +76,13 @@ impl Function for LinuxFunction {
     }
 
     fn own_bus_address(&self, place: OwnPlace) -> u64 {
-        let (doorbells, offset) = match place {
-            OwnPlace::Doorbells(offset) => (true, offset),
-            OwnPlace::Flushes(offset) => (false, offset),
+        let (bar, offset) = match place {
+            OwnPlace::Doorbells(offset) => (ffi::BAR_DOORBELLS, offset),
+            OwnPlace::Flushes(offset) => (ffi::BAR_REGISTERS, offset),
+            OwnPlace::Vram(offset) => (ffi::BAR_VRAM, offset),
         };
         // SAFETY: the device is valid.
-        unsafe { ffi::os_own_address(self.dev, doorbells, offset) }
+        unsafe { ffi::os_own_address(self.dev, bar, offset) }
     }
 
     fn vram_size(&self) -> u64 {

@@ -1,6 +1,7 @@
 //! Buffer objects in page tables: those of each node that they are mapped for.
 
 use super::{Bo, BoKind};
+use crate::asic::PageRights;
 use crate::errno::Result;
 use crate::os::{Os, PAGE_SIZE, SystemPages, UserPin};
 use crate::process_device::ProcessDevices;
@@ -42,7 +43,9 @@ impl<O: Os> Bo<O> {
             BoKind::Vram(memory) => {
                 let mut va = self.va;
                 for extent in memory.extents() {
-                    vm.map(va, extent.offset, extent.len, flags)?;
+                    let (at, system) = vm.place_of(memory.hw(), extent.offset);
+                    let flags = vm.page_bits(PageRights { system, ..self.rights() });
+                    vm.map(va, at, extent.len, flags)?;
                     va += extent.len;
                 }
                 Ok(())

@@ -27,7 +27,7 @@ use crate::process::Process;
 use crate::queue::Life;
 use crate::queue_manager;
 use crate::svm;
-use crate::testing::{Bench, FakeOs, lock, walk};
+use crate::testing::{Bench, FakeOs, OWN_DOORBELLS, OWN_REGISTERS, OWN_VRAM, lock, walk};
 
 const VA: u64 = 0x6000_0000;
 const SHARED: u64 = 0x7f00_0000_0000;
@@ -126,20 +126,28 @@ fn devices_of_the_same_identity_have_names_of_their_own_and_follow_each_other_in
     assert_eq!(read(&first, "generation_id"), "3\n");
     for (node, id) in (1..).zip(ids) {
         assert_eq!(read(&first, &format!("nodes/{node}/gpu_id")), format!("{id}\n"));
-        // To the processors and back, and to no other GPU.
+        // To the processors and back, and by way of them to the other GPU.
         assert_eq!(property(&first, &format!("nodes/{node}/properties"), "io_links_count"), 1);
         assert_eq!(first.kfd.sysfs_list(&format!("nodes/{node}/io_links")).unwrap(), ["0/"]);
         let link = format!("nodes/{node}/io_links/0/properties");
         assert_eq!((property(&first, &link, "node_from"), property(&first, &link, "node_to")), (node, 0));
         let back = format!("nodes/0/io_links/{}/properties", node - 1);
         assert_eq!((property(&first, &back, "node_from"), property(&first, &back, "node_to")), (0, node));
+        assert_eq!(property(&first, &format!("nodes/{node}/properties"), "p2p_links_count"), 1);
+        assert_eq!(first.kfd.sysfs_list(&format!("nodes/{node}/p2p_links")).unwrap(), ["0/"]);
+        let far = format!("nodes/{node}/p2p_links/0/properties");
+        let keys = ["node_from", "node_to", "type", "weight", "min_bandwidth", "max_bandwidth", "flags"];
+        let found = keys.map(|key| property(&first, &far, key));
+        assert_eq!(found, [node, 3 - node, 2, 40, 312, 32_000, 3]);
     }
+    assert_eq!(property(&first, "nodes/0/properties", "p2p_links_count"), 0);
     assert_eq!(property(&first, "nodes/0/properties", "io_links_count"), 2);
     // The first one goes, and the other one is the first node then.
     first.gpu.remove();
     assert_eq!(read(&second, "generation_id"), "4\n");
     assert_eq!(read(&second, "nodes/1/gpu_id"), format!("{}\n", ids[1]));
     assert_eq!(second.kfd.sysfs_list("nodes").unwrap(), ["0/", "1/"]);
+    assert_eq!(second.kfd.sysfs_list("nodes/1/p2p_links").unwrap(), [""; 0]);
     second.gpu.remove();
     assert_eq!(second.kfd.sysfs_read("nodes/1/gpu_id"), Err(Errno::ENODEV));
 }
@@ -199,7 +207,7 @@ fn file_of_one_device_is_no_address_space_of_another() {
 }
 
 #[test]
-fn system_memory_is_mapped_on_all_devices_and_vram_on_its_own() {
+fn memory_is_mapped_on_all_devices_and_that_of_a_device_by_its_address_on_the_bus() {
     let (first, second, process) = machine();
     for (at, flags) in [(0, AllocFlags::GTT), (1, AllocFlags::USERPTR)] {
         let va = VA + at * PAGE_SIZE;
@@ -216,21 +224,22 @@ fn system_memory_is_mapped_on_all_devices_and_vram_on_its_own() {
         memory::unmap_memory(&process, second.node(&process), handle).unwrap();
         memory::free_memory(&process, handle).unwrap();
     }
-    for (at, size, flags) in [
-        (8, PAGE_SIZE, AllocFlags::VRAM),
-        (16, KFD_DOORBELL_PROCESS_SLICE, AllocFlags::DOORBELL),
-        (24, PAGE_SIZE, AllocFlags::MMIO_REMAP),
+    for (at, size, flags, bar) in [
+        (8, PAGE_SIZE, AllocFlags::VRAM, OWN_VRAM),
+        (16, KFD_DOORBELL_PROCESS_SLICE, AllocFlags::DOORBELL, OWN_DOORBELLS),
+        (24, PAGE_SIZE, AllocFlags::MMIO_REMAP, OWN_REGISTERS),
     ] {
         let va = VA + at * PAGE_SIZE;
         let handle = allocate(&second, &process, (va, size), flags);
         assert_eq!(handle >> 32, u64::from(second.device.gpu_id()));
-        assert_eq!(
-            memory::map_memory(&process, first.node(&process), handle),
-            Err(Errno::EINVAL),
-            "{flags:?}"
-        );
+        memory::map_memory(&process, first.node(&process), handle).unwrap();
+        assert!(entry(&first, &process, va).is_some() && entry(&second, &process, va).is_none());
         memory::map_memory(&process, second.node(&process), handle).unwrap();
-        assert!(entry(&second, &process, va).is_some() && entry(&first, &process, va).is_none());
+        let (own, far) = (entry(&second, &process, va).unwrap(), entry(&first, &process, va).unwrap());
+        let nearer = if flags.contains(AllocFlags::VRAM) { bar } else { 0 };
+        assert_eq!((far.0, far.1 & PTE_SYSTEM), (own.0 + nearer, PTE_SYSTEM), "{flags:?}");
+        assert!((bar..bar + (1 << 30)).contains(&far.0), "{flags:?}: {far:x?}");
+        assert_eq!(own.1 & PTE_SYSTEM == 0, nearer != 0);
     }
     let held = [&first, &second].map(|bench| process.held_on(bench.node(&process)).vram);
     assert_eq!(held, [0, PAGE_SIZE]);

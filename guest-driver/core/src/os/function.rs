@@ -40,13 +40,15 @@ impl DeviceInfo {
     }
 }
 
-/// Bytes of the device's BARs that programs may have the GPU store to.
+/// Bytes of a device's BARs that GPUs reach over the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnPlace {
     /// Doorbells, by their offset.
     Doorbells(u64),
     /// The page of flushes, by its offset in the registers' BAR.
     Flushes(u64),
+    /// VRAM, by its offset: for other devices.
+    Vram(u64),
 }
 
 /// A PCI function: registers, doorbells and VRAM of one GPU.
@@ -68,7 +70,7 @@ pub trait Function: Send + Sync + 'static {
     /// Writes a 64-bit doorbell, after all earlier writes to memory and VRAM are visible.
     fn doorbell_write(&self, offset: DoorbellOffset, value: u64);
 
-    /// Returns the address at which the device itself finds bytes of its own BARs, as entries of page tables for system memory name them.
+    /// Returns the address at which devices find bytes of this one's BARs, as entries of page tables for system memory name them.
     fn own_bus_address(&self, place: OwnPlace) -> u64;
 
     /// Returns the size of BAR0 in bytes.

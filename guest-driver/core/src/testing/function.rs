@@ -15,6 +15,7 @@ const INVALIDATE_ENGINE: u32 = 17;
 /// Addresses at which the fake device finds its doorbells, and its registers.
 pub(crate) const OWN_DOORBELLS: u64 = 0xd0_0000_0000;
 pub(crate) const OWN_REGISTERS: u64 = 0xd8_0000_0000;
+pub(crate) const OWN_VRAM: u64 = 0xe0_0000_0000;
 
 /// The function, whose parts are where tests find them.
 pub(crate) struct FakeFunction(Arc<FakeOs>);
@@ -110,6 +111,7 @@ impl Function for FakeFunction {
         match place {
             OwnPlace::Doorbells(offset) => OWN_DOORBELLS + offset,
             OwnPlace::Flushes(offset) => OWN_REGISTERS + offset,
+            OwnPlace::Vram(offset) => OWN_VRAM + offset,
         }
     }
 

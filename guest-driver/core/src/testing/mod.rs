@@ -33,7 +33,7 @@ use belfry_abi::regs::Ip;
 
 use debug::{FakeEventFile, FakeTarget};
 use function::FakeFunction;
-pub(crate) use function::{OWN_DOORBELLS, OWN_REGISTERS};
+pub(crate) use function::{OWN_DOORBELLS, OWN_REGISTERS, OWN_VRAM};
 use lock::{FakeLock, FakeQueue, HELD};
 use scheduler::FakeScheduler;
 use smi::FakeSmi;
