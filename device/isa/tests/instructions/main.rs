@@ -12,6 +12,7 @@ mod counted;
 mod debug;
 mod elements;
 mod formats;
+mod fused;
 mod gfx12;
 mod gfx9;
 mod halves;

@@ -5,7 +5,7 @@
 //! * rounding is to nearest even; denormals are kept (`MODE` that says otherwise goes through [`flush_input`] and
 //!   [`flush_output`]);
 //! * an operation with NaN sources returns the first of them, made quiet; one that makes a NaN returns the negative
-//!   quiet NaN, as `v_div_fixup` and `v_log` are documented to;
+//!   quiet NaN, as `v_div_fixup` and `v_log` are documented to, and so does a fused sum whose product is invalid, with any number added;
 //! * `v_rcp`, `v_rsq`, `v_sqrt`, `v_exp`, `v_log`, `v_sin` and `v_cos` of singles give the bits of a card (`reciprocal`,
 //!   `root`, `power`, `logarithm`, `circle`); those of halves are computed with more precision and rounded once. The functions of
 //!   singles other than sine and cosine have no denormals, for any `MODE`.
@@ -70,12 +70,15 @@ macro_rules! float_format {
                     result(f(of(a), of(b)))
                 }
             }
+            /// `a * b + c`, rounded once. An invalid product makes a NaN before one that is added comes through.
             #[inline(always)]
             pub(crate) fn fma(a: Bits, b: Bits, c: Bits) -> Bits {
                 if is_nan(a) {
                     quiet(a)
                 } else if is_nan(b) {
                     quiet(b)
+                } else if (of(a) * of(b)).is_nan() {
+                    NAN
                 } else if is_nan(c) {
                     quiet(c)
                 } else {

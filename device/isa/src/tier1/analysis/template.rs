@@ -271,6 +271,14 @@ pub(crate) fn takes_carry(op: Op) -> bool {
     matches!(op, Op::V_ADD_CO_CI_U32 | Op::V_SUB_CO_CI_U32 | Op::V_SUBREV_CO_CI_U32)
 }
 
+/// Both operations of a VOPD, as elements of their own.
+pub(crate) fn pair(d: &Di) -> [Di; 2] {
+    let vector = |value: u32| Source { value, kind: Kind::Vector, ..Source::ZERO };
+    let first = Di { src: [d.src[0], vector(d.src[2].value), vector(d.dst)], ..*d };
+    let second = Di { dst: d.dst2, src: [d.src[1], vector(d.imm), vector(d.dst2)], ..*d };
+    [first, second]
+}
+
 fn is_constant(source: &Source) -> bool {
     matches!(source.kind, Kind::Constant | Kind::Signed)
 }

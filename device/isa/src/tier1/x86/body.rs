@@ -5,6 +5,7 @@ use core::ops::Range;
 
 use super::asm::{Assembler, At, Condition, Gpr, Integer, K0, Label, Mask, Operand, Place, Routine, Zmm};
 use super::encoding::{KMOVW, VMOVDQA32, VMOVUPS_LOAD, VMOVUPS_STORE, VPANDD, VPBROADCASTD, VPXORD};
+use super::sums::{Product, Sums};
 use super::times;
 use crate::exec::compiled::known::KnownLoad;
 use crate::exec::compiled::times::Counters;
@@ -69,6 +70,8 @@ pub(crate) struct Cold {
     pub(crate) masked: bool,
     /// Instructions of the block that are not counted yet.
     pub(crate) uncounted: u32,
+    /// Products whose sums are corrected; the handler is not needed then.
+    pub(crate) products: Vec<Product>,
 }
 
 /// A way out, with the flow in `Rax`.
@@ -158,6 +161,8 @@ pub(crate) struct Body<'a> {
     pub(crate) halves: u32,
     /// The only lanes that elements are done for, if not for all.
     pub(crate) only: Option<Lanes>,
+    /// Sums of the run at hand that are looked at behind it.
+    pub(crate) sums: Sums,
     /// A row that ways to the handler restore, as the element has changed it.
     pub(crate) restores: Option<u32>,
     /// Rows of each element from this block's first on.
@@ -341,6 +346,7 @@ impl Body<'_> {
             restores: self.restores,
             masked: self.masked,
             uncounted: self.uncounted,
+            products: Vec::new(),
         }
     }
 

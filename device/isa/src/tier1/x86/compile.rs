@@ -1,10 +1,9 @@
 //! A region's code, from its elements.
 //!
-//! Elements fall into blocks: straight code that is entered at its first element alone. Each block is compiled twice,
-//! once for waves in which EXEC has all lanes and once for others, and so are the ways from block to block. After an
-//! element that may change EXEC, the code looks at EXEC to choose. Within a block, rows of vector registers are in
-//! registers of the processor; at its end they are in memory. The code calls the handler, as tier 0 does, for an
-//! element that has no template, or whose template does not apply.
+//! Elements fall into blocks: straight code that is entered at its first element alone. Each block is compiled twice, once for waves in
+//! which EXEC has all lanes and once for others, and so are the ways from block to block. After an element that may change EXEC, the code
+//! looks at EXEC to choose. Within a block, rows of vector registers are in registers of the processor; at its end they are in memory. The
+//! code calls the handler, as tier 0 does, for an element that has no template, or whose template does not apply.
 
 use core::mem::offset_of;
 
@@ -21,6 +20,7 @@ use super::avx512::rows::{ROWS, Rows};
 use super::avx512::sixteens;
 use super::body::{Body, Callee, Cold, Exit, invoke, load_exec, restore, scalar};
 use super::body::{ELEMENTS, EXEC, FRAME, MACHINE, WAVE};
+use super::sums::{self, Sums};
 use super::{avx2, code::Code, known as known_code, times};
 use crate::exec::compiled::{NO_ENTRY, known::KnownLoads};
 use crate::exec::di::{Di, Flow, Machine};
@@ -34,7 +34,9 @@ use crate::tier1::analysis::wanted::{Wanted, wanted};
 use crate::tier1::analysis::{guess, known, template};
 use crate::tier1::scalar as scalars;
 use crate::wave::Wave;
-use {affine::Counting, barrier::Rare};
+use affine::Counting;
+use barrier::Rare;
+use branch::Ways;
 
 /// Instructions that the wave has executed.
 const EXECUTED: Gpr = Gpr::R14;
@@ -68,25 +70,6 @@ struct Compiler<'a> {
     /// The program for waves that count addresses on.
     counting: Option<Counting>,
     callee: Callee<'a>,
-}
-
-/// Labels at which blocks begin; `None` for elements within blocks.
-struct Ways {
-    /// Label of each block's entry for any EXEC, which looks at it.
-    looks: Vec<Option<Label>>,
-    /// The blocks themselves, for all lanes and for some.
-    bodies: [Vec<Option<Label>>; 2],
-}
-
-impl Ways {
-    fn new(elements: usize) -> Self {
-        Ways { looks: vec![None; elements], bodies: [vec![None; elements], vec![None; elements]] }
-    }
-
-    fn begin(&mut self, a: &mut Assembler, at: usize) {
-        self.looks[at] = Some(a.label());
-        self.bodies.iter_mut().for_each(|bodies| bodies[at] = Some(a.label()));
-    }
 }
 
 /// Compiles a region whose code changes these registers, if that is known.
@@ -325,6 +308,7 @@ impl Compiler<'_> {
             kind: self.source.kind,
             halves: self.source.halves,
             only: None,
+            sums: Sums::default(),
             restores: None,
             touched: &self.touched,
             wanted: &self.wanted,
@@ -481,6 +465,9 @@ impl Compiler<'_> {
 
     fn cold_path(&mut self, cold: &Cold) {
         self.a.bind(cold.entry);
+        if !cold.products.is_empty() {
+            return sums::correct(&mut self.a, &cold.products, cold.back);
+        }
         let stored = self.a.stored.len();
         cold.before.write_back(&mut self.a);
         self.a.stored.truncate(stored);

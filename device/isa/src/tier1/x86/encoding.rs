@@ -72,6 +72,7 @@ pub(in crate::tier1) const VPSUBD: Evex = evex(1, 1, 0xfa);
 pub(in crate::tier1) const VPANDD: Evex = evex(1, 1, 0xdb);
 pub(in crate::tier1) const VPORD: Evex = evex(1, 1, 0xeb);
 pub(in crate::tier1) const VPXORD: Evex = evex(1, 1, 0xef);
+pub(in crate::tier1) const VPXORQ: Evex = VPXORD.wide();
 pub(in crate::tier1) const VPMULLD: Evex = evex(2, 1, 0x40);
 pub(in crate::tier1) const VPMULUDQ: Evex = evex(1, 1, 0xf4).wide();
 pub(in crate::tier1) const VPMINUD: Evex = evex(2, 1, 0x3b);
@@ -91,6 +92,7 @@ pub(in crate::tier1) const VPTERNLOGD: Evex = evex(3, 1, 0x25);
 pub(in crate::tier1) const VPCMPD: Evex = evex(3, 1, 0x1f);
 pub(in crate::tier1) const VPCMPUD: Evex = evex(3, 1, 0x1e);
 pub(in crate::tier1) const VCMPPS: Evex = evex(1, 0, 0xc2);
+pub(in crate::tier1) const VCMPPD: Evex = evex(1, 1, 0xc2).wide();
 pub(in crate::tier1) const VPBLENDMD: Evex = evex(2, 1, 0x64);
 pub(in crate::tier1) const VADDPS: Evex = evex(1, 0, 0x58);
 /// Instruction on one lane.

@@ -247,9 +247,6 @@ fn fract<F: Format>(a: F, round: Round) -> F {
 /// A product, then a sum; of the sources the first NaN is the result. Denormals are zeros throughout.
 pub(super) fn mad<F: Format>([a, b, c]: [u64; 3], rules: Rules) -> u64 {
     let rules = Rules { flush_in: true, flush_out: true, ..rules };
-    if let Some(&nan) = [a, b, c].iter().find(|source| is_nan::<F>(**source)) {
-        return n::passed::<F>(nan, rules);
-    }
     add::<F>(mul::<F>(a, b, rules), c, rules)
 }
 

@@ -137,7 +137,14 @@ pub(crate) fn mul<F: Format>(a: u64, b: u64, rules: Rules) -> u64 {
 
 /// `a * b + c`, rounded once.
 pub(crate) fn fma<F: Format>(a: u64, b: u64, c: u64, rules: Rules) -> u64 {
-    operation::<F, 3>([a, b, c], rules, |[a, b, c], round| a.mul_add_r(b, c, round).value)
+    fused::<F>([a, b, c], rules, |[a, b, c], round| a.mul_add_r(b, c, round).value)
+}
+
+/// A fused sum, as [`operation`]: where infinity is multiplied by zero, what is added does not matter.
+pub(crate) fn fused<F: Format>(sources: [u64; 3], rules: Rules, f: impl Fn([F; 3], Round) -> F) -> u64 {
+    let [a, b, _] = sources.map(|source| of::<F>(flushed::<F>(source, rules.flush_in)));
+    let invalid = a.is_infinite() && b.is_zero() || a.is_zero() && b.is_infinite();
+    if invalid { default_nan::<F>() } else { operation(sources, rules, f) }
 }
 
 /// Negated bits.

@@ -289,17 +289,18 @@ pub(crate) fn state(random: &mut Random, inst: &Inst, target: Target) -> State {
     state.pc = CODE + START as u64;
     let types = operand_types(target.arch, inst);
     // 64-bit operands get 64-bit edge values.
+    let long = if random.one_in(6) { values::special_long } else { values::long };
     for operand in &types {
         if let (Some(Operand::Vgpr(register)), 2) = (slot_of(inst, operand.place), operand.words) {
             for lane in 0..state.lanes {
                 if !random.one_in(4) {
-                    let value = values::long(random);
+                    let value = long(random);
                     state.set_vpair(u32::from(register), lane, value);
                 }
             }
         }
         if let (Some(Operand::Sgpr(register @ 0..=104)), 2) = (slot_of(inst, operand.place), operand.words) {
-            let value = values::long(random);
+            let value = long(random);
             state.set_pair(register, value);
         }
     }

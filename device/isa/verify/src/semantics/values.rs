@@ -119,6 +119,43 @@ const LONGS: [u64; 36] = [
     0xc08f_f000_0000_0000,
 ];
 
+/// Zeros, infinities, NaNs and one: of singles, of two halves, and in the high words of doubles.
+const SPECIAL: [u32; 16] = [
+    0,
+    0x8000_0000,
+    0x7f80_0000,
+    0xff80_0000,
+    0x7fc0_0001,
+    0xffc5_4321,
+    0x7f80_0001,
+    0xffc0_0000,
+    0x3f80_0000,
+    0x7c00_0000,
+    0x0000_fc00,
+    0x7c00_7e01,
+    0xfd00_8000,
+    0x7ff0_0000,
+    0xfff0_0000,
+    0x7ff8_0001,
+];
+
+/// The same of doubles.
+const SPECIAL_LONGS: [u64; 8] = [
+    0,
+    1 << 63,
+    0x7ff0_0000_0000_0000,
+    0xfff0_0000_0000_0000,
+    0x7ff8_0000_0000_0001,
+    0xfff8_0000_0000_4321,
+    0x7ff0_0000_0000_0001,
+    0x3ff0_0000_0000_0000,
+];
+
+/// Two words that are special to doubles.
+pub(crate) fn special_long(random: &mut Random) -> u64 {
+    random.pick(&SPECIAL_LONGS)
+}
+
 /// A word.
 pub(crate) fn word(random: &mut Random) -> u32 {
     match random.below(16) {
@@ -184,9 +221,11 @@ pub(crate) fn state(random: &mut Random, target: Target) -> State {
         scratch: BASE + DATA_SIZE as u64 - 8192,
         scratch_size: 128,
     };
+    // So that several operands are special to one operation.
+    let special = random.one_in(6);
     for lanes_of in &mut state.v {
         for lane in &mut lanes_of[..lanes as usize] {
-            *lane = word(random);
+            *lane = if special { random.pick(&SPECIAL) } else { word(random) };
         }
     }
     for (number, register) in state.s.iter_mut().enumerate() {

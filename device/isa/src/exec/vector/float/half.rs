@@ -96,6 +96,11 @@ pub(crate) fn binary(a: u16, b: u16, f: impl Fn(f64, f64) -> f64) -> u16 {
         result(f(to_f64(a), to_f64(b)))
     }
 }
+/// Returns true if the product of two numbers is that of an infinity and zero, which is invalid: no NaN that is added comes through.
+#[inline(always)]
+fn is_invalid(a: u16, b: u16) -> bool {
+    (to_f64(a) * to_f64(b)).is_nan()
+}
 /// The product is exact in double precision, and so is every sum that does not overflow.
 #[inline(always)]
 pub(crate) fn fma(a: u16, b: u16, c: u16) -> u16 {
@@ -103,6 +108,8 @@ pub(crate) fn fma(a: u16, b: u16, c: u16) -> u16 {
         quiet(a)
     } else if is_nan(b) {
         quiet(b)
+    } else if is_invalid(a, b) {
+        NAN
     } else if is_nan(c) {
         quiet(c)
     } else {
@@ -122,6 +129,8 @@ pub(crate) fn mad(a: u16, b: u16, c: u16) -> u16 {
         quiet(a)
     } else if is_nan(b) {
         quiet(b)
+    } else if is_invalid(a, b) {
+        NAN
     } else if is_nan(c) {
         quiet(c)
     } else {

@@ -3,7 +3,8 @@
 use crate::exec::di::{Di, Kind, Source};
 use crate::tier1::analysis::template::Arithmetic;
 use crate::tier1::x86::asm::{Operand, Zmm};
-use crate::tier1::x86::body::{SIGN, scalar};
+use crate::tier1::x86::avx512::masks::UNORDERED;
+use crate::tier1::x86::body::{SIGN, SPILL, scalar};
 use crate::tier1::x86::encoding::*;
 use crate::tier1::x86::opcodes;
 
@@ -52,7 +53,15 @@ impl Pass<'_> {
                 self.four(source, upper, to);
             }
             match arithmetic {
-                Arithmetic::Fused => self.a.vex(VFMADD132PD, a, c, b),
+                Arithmetic::Fused => {
+                    // What is added to an invalid product does not matter; there is no register left for the product.
+                    self.a.vex(VMOVUPS_STORE, a, Zmm(0), Operand::Memory(SPILL));
+                    self.a.vex(VMULPD.narrow(), a, a, b);
+                    self.a.vex(VCMPPD.by(UNORDERED).narrow(), a, a, a);
+                    self.a.vex(VPANDN, c, a, c);
+                    self.a.vex(VMOVUPS_LOAD, a, Zmm(0), Operand::Memory(SPILL));
+                    self.a.vex(VFMADD132PD, a, c, b);
+                }
                 _ => self.a.vex(opcodes::arithmetic(arithmetic).1.narrow(), a, a, b),
             }
             if !upper {

@@ -4,8 +4,10 @@ use crate::exec::di::{Di, Kind, Source};
 use crate::inst::Op;
 use crate::tier1::analysis::template::{self, Integer, Template};
 use crate::tier1::x86::asm::{Operand, Zmm};
+use crate::tier1::x86::avx512::masks::UNORDERED;
 use crate::tier1::x86::encoding::*;
 use crate::tier1::x86::opcodes;
+use crate::tier1::x86::sums::Way;
 
 use super::cache::{Key, RESULT};
 use super::opcodes::*;
@@ -33,9 +35,7 @@ impl Pass<'_> {
 
     /// Both operations of a VOPD: all sources are read before either result is written.
     pub(super) fn pair(&mut self, (x, y): (Op, Op), d: &Di) {
-        let vector = |value: u32| Source { value, kind: Kind::Vector, ..Source::ZERO };
-        let first = Di { src: [d.src[0], vector(d.src[2].value), vector(d.dst)], ..*d };
-        let second = Di { dst: d.dst2, src: [d.src[1], vector(d.imm), vector(d.dst2)], ..*d };
+        let [first, second] = template::pair(d);
         let (Some(of_x), Some(of_y)) = (template::vector(x, &first), template::vector(y, &second)) else {
             unreachable!("only pairs with templates");
         };
@@ -240,15 +240,39 @@ impl Pass<'_> {
         let c = self.register(z, true, t2);
         let b = self.operand(y, true, t1);
         let to = at.unwrap_or_else(|| self.result(d.dst));
-        if c == to {
-            self.a.vex(VFMADD231PS, to, a, b);
-        } else if a == to || b != Operand::Register(to) {
-            self.put(to, a);
-            self.a.vex(VFMADD132PS, to, c, b);
-        } else {
-            self.put(t0, a);
-            self.a.vex(VFMADD132PS, t0, c, b);
-            self.put(to, t0);
+        let free = |taken: &[Operand]| {
+            let free = [to, t2, t1, t0, T[3]]
+                .into_iter()
+                .find(|register| !taken.contains(&Operand::Register(*register)));
+            free.unwrap_or_else(|| unreachable!("there are more of them than are taken"))
+        };
+        match self.sums.way(d) {
+            Way::Plain if c == to => self.a.vex(VFMADD231PS, to, a, b),
+            Way::Plain if a == to || b != Operand::Register(to) => {
+                self.put(to, a);
+                self.a.vex(VFMADD132PS, to, c, b);
+            }
+            Way::Plain => {
+                self.put(t0, a);
+                self.a.vex(VFMADD132PS, t0, c, b);
+                self.put(to, t0);
+            }
+            Way::Exact => {
+                // What is added to an invalid product does not matter.
+                let sum = free(&[a.into(), b, c.into()]);
+                self.a.vex(VMULPS, sum, a, b);
+                self.a.vex(VCMPPS.by(UNORDERED), sum, sum, sum);
+                self.a.vex(VPANDN, sum, sum, c);
+                self.a.vex(VFMADD231PS, sum, a, b);
+                self.put(to, sum);
+            }
+            Way::Product => {
+                let product = free(&[a.into(), b, c.into(), to.into()]);
+                let invalid = free(&[a.into(), b, c.into(), to.into(), product.into()]);
+                self.a.vex(VMULPS, product, a, b);
+                self.a.vex(VCMPPS.by(UNORDERED), invalid, product, product);
+                self.blend(to, c, product, invalid);
+            }
         }
         to
     }

@@ -7,15 +7,16 @@ use crate::tier1::analysis::runs::Run;
 use crate::tier1::analysis::template::{self, Template};
 use crate::tier1::scalar;
 use crate::tier1::x86::asm::At;
-use crate::tier1::x86::asm::{Assembler, Condition, Gpr, Integer, Operand, Zmm};
+use crate::tier1::x86::asm::{Assembler, Condition, Gpr, Integer, Label, Operand, Zmm};
+use crate::tier1::x86::avx512::masks::UNORDERED;
 use crate::tier1::x86::avx512::rows::ROWS;
 use crate::tier1::x86::body::{Body, EXEC, SIGN, WAVE, scalar as scalar_at};
-use crate::tier1::x86::encoding::{
-    VMOVDQA32, VMOVUPS_LOAD, VMOVUPS_STORE, VPADDD, VPANDD, VPBROADCASTD, VPXORD,
-};
+use crate::tier1::x86::encoding::*;
+use crate::tier1::x86::sums::{self, Sums};
 
 use super::cache::{Cache, Key, Lanes, RESULT};
-use super::opcodes::VBLENDVPS;
+use super::lanes::T;
+use super::opcodes::{VBLENDVPS, VMOVMSKPS};
 use super::run_loads::Loads;
 use super::uses::{Next, Uses, next_use};
 
@@ -85,6 +86,8 @@ pub(super) struct Pass<'a> {
     uses: &'a [Uses],
     at: usize,
     pub(super) loads: Loads<'a>,
+    /// Sums of the run that are looked at behind it.
+    pub(super) sums: Sums,
     /// Code beside the usual way.
     pub(super) asides: Vec<super::singles::Aside>,
 }
@@ -151,17 +154,20 @@ impl Body<'_> {
         let a = &mut *self.a;
         let uses: Vec<Uses> = all.iter().map(|(form, d)| Uses::new(*form, d, halves, masked)).collect();
         let passes = halves as i32 * 4;
-        let mut asides = Vec::new();
+        let sums = sums::of_run(all.iter().copied(), halves);
+        let (mut asides, mut again) = (Vec::new(), Vec::new());
         let mut pass = |a: &mut Assembler, lanes: Lanes| {
-            let cache = Cache::new(lanes, masked);
-            let mut pass = Pass::new(a, cache, (halves, masked), &uses);
-            pass.loads = Loads::new(guesses);
-            for (at, (form, d)) in all.iter().enumerate() {
-                pass.begin(at);
-                pass.element(*form, d);
-                pass.loads.note(*form, d, halves);
+            let mut pass = Pass::new(a, Cache::new(lanes, masked), (halves, masked), &uses);
+            pass.sums = sums.clone();
+            pass.run(all, guesses);
+            if !sums.rows.is_empty() {
+                let [entry, back] = pass.look_at_sums();
+                again.push((entry, back, pass.cache.clone()));
+                pass.cache.write_back(pass.a);
+                pass.a.bind(back);
+            } else {
+                pass.cache.write_back(pass.a);
             }
-            pass.cache.write_back(pass.a);
             asides.append(&mut pass.asides);
         };
         if all.len() * halves as usize <= UNROLLED {
@@ -180,12 +186,23 @@ impl Body<'_> {
             a.jump_if(Condition::Below, next);
             a.address(ROWS, At(ROWS, -passes * 32));
         }
-        if !asides.is_empty() {
-            let behind = a.label();
-            a.jump(behind);
-            asides.iter().for_each(|aside| aside.emit(a));
-            a.bind(behind);
+        if asides.is_empty() && again.is_empty() {
+            return;
         }
+        let behind = a.label();
+        a.jump(behind);
+        for (entry, back, cache) in again {
+            a.bind(entry);
+            cache.write_back(a);
+            let mut pass = Pass::new(a, Cache::new(cache.lanes, masked), (halves, masked), &uses);
+            pass.sums = Sums { again: true, ..sums.clone() };
+            pass.run(all, guesses);
+            pass.cache.write_back(pass.a);
+            pass.a.jump(back);
+            asides.append(&mut pass.asides);
+        }
+        asides.iter().for_each(|aside| aside.emit(a));
+        a.bind(behind);
     }
 }
 
@@ -196,15 +213,58 @@ impl<'a> Pass<'a> {
         (halves, masked): (u32, bool),
         uses: &'a [Uses],
     ) -> Pass<'a> {
-        Pass { a, cache, halves, masked, uses, at: 0, loads: Loads::default(), asides: Vec::new() }
+        Pass {
+            a,
+            cache,
+            halves,
+            masked,
+            uses,
+            at: 0,
+            loads: Loads::default(),
+            sums: Sums::default(),
+            asides: Vec::new(),
+        }
     }
 }
 
-impl Pass<'_> {
+impl<'a> Pass<'a> {
     /// Begins an element of the run.
     pub(super) fn begin(&mut self, at: usize) {
         self.at = at;
         self.cache.unlock();
+    }
+
+    /// All elements of the run, whose loads are as guessed.
+    fn run(&mut self, all: &[(Form, &Di)], guesses: &'a [(u32, u32)]) {
+        self.loads = Loads::new(guesses);
+        for (at, (form, d)) in all.iter().enumerate() {
+            self.begin(at);
+            self.element(*form, d);
+            self.loads.note(*form, d, self.halves);
+        }
+    }
+
+    /// Looks at the sums of the run; returns the label to which code jumps where one is a NaN, and the one behind all that.
+    fn look_at_sums(&mut self) -> [Label; 2] {
+        let [all, these, ..] = T;
+        let labels = [self.a.label(), self.a.label()];
+        let rows = core::mem::take(&mut self.sums.rows);
+        // No element is at hand: what the last one has written is needed.
+        self.at = self.uses.len();
+        for (n, two) in rows.chunks(2).enumerate() {
+            self.cache.unlock();
+            let to = if n == 0 { all } else { these };
+            let a = self.row(two[0]);
+            let b = self.row(two[two.len() - 1]);
+            self.a.vex(VCMPPS.by(UNORDERED), to, a, b);
+            if n > 0 {
+                self.a.vex(VPORD, all, all, these);
+            }
+        }
+        self.a.vex_number(VMOVMSKPS, Gpr::Rax as u8, all.0);
+        self.a.test(false, Gpr::Rax);
+        self.a.jump_if(Condition::NotEqual, labels[0]);
+        labels
     }
 
     /// Loads the contents that stay in registers.

@@ -4,6 +4,7 @@
 //! if they had not been rounded to a single before. A fused multiply-add has too many digits for that; its single is
 //! rounded to odd, which keeps the digits that decide on the way to the half.
 
+use super::masks::UNORDERED;
 use crate::exec::di::{Di, Kind, Source, flag};
 use crate::exec::vector::vop3p::high;
 use crate::inst::Op;
@@ -87,11 +88,21 @@ impl Body<'_> {
     fn fuse_to_odd(&mut self) {
         let (t0, t1, t2, t3) = (Zmm(0), Zmm(1), Zmm(2), Zmm(3));
         let [odd, _] = SCRATCH;
+        self.forget_invalid();
         self.put(t3, t0, K0);
         self.a.evex(VFMADD132PS.rounded(1), t3, t2, t1);
         self.a.evex(VFMADD132PS.rounded(2), t0, t2, t1);
         self.a.compare(VPTESTMD, odd, t3, Operand::Constant(1), K0);
         self.a.masked(VMOVDQA32, t0, Zmm(0), t3, odd);
+    }
+
+    /// Makes the number in temporary 2, which is added to `t0 * t1`, zero where the product is a NaN, which then is the sum; temporary 3 is used.
+    fn forget_invalid(&mut self) {
+        let (t0, t1, t2, t3) = (Zmm(0), Zmm(1), Zmm(2), Zmm(3));
+        let [_, invalid] = SCRATCH;
+        self.a.evex(VMULPS, t3, t0, t1);
+        self.a.compare(VCMPPS.by(UNORDERED), invalid, t3, t3, K0);
+        self.a.masked(VPXORD, t2, t2, t2, invalid);
     }
 
     /// Puts halves in low halves of words into the low or the high halves of a row.
@@ -221,6 +232,7 @@ impl Body<'_> {
                     }
                 }
                 let [a, b, c] = temporaries;
+                self.forget_invalid();
                 self.a.evex(VFMADD132PS, a, c, b);
                 let mask = self.exec(part, chunk);
                 if narrows {
@@ -292,7 +304,16 @@ impl Body<'_> {
                 }
                 let [a, b, c] = temporaries;
                 match arithmetic {
-                    Arithmetic::Fused => self.a.evex(VFMADD132PD, a, c, b),
+                    Arithmetic::Fused => {
+                        // What is added to an invalid product does not matter; there is no register left for the product.
+                        let [_, invalid] = SCRATCH;
+                        self.spill(a);
+                        self.a.evex(VMULPD, a, a, b);
+                        self.a.compare(VCMPPD.by(UNORDERED), invalid, a, a, K0);
+                        self.a.masked(VPXORQ, c, c, c, invalid);
+                        self.a.evex(VMOVUPS_LOAD, a, Zmm(0), Operand::Memory(crate::tier1::x86::body::SPILL));
+                        self.a.evex(VFMADD132PD, a, c, b);
+                    }
                     _ => self.a.evex(opcodes::arithmetic(arithmetic).1, a, a, b),
                 }
                 if eight == 0 {

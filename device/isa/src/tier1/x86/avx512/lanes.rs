@@ -33,6 +33,7 @@ impl Body<'_> {
                 Template::HalfToSingle => self.half_to_single(d, half),
                 Template::SingleToHalf => self.single_to_half(d, half),
                 Template::SinglesToHalves => self.singles_to_halves(d, half),
+                Template::Fused => self.fused_row(d, half),
                 Template::Curve(curve) => left.push(self.curve(curve, d, half)),
                 _ => {
                     self.load_sources(d, template.arity(), half);
@@ -109,7 +110,10 @@ impl Body<'_> {
                 let b = self.operand(&sources[1], float, half, chunk, t1);
                 self.a.masked(VADDPS, to, a, b, mask);
             }
-            Template::Fused => self.fused(d, half, chunk, (to, mask)),
+            Template::Fused => {
+                let way = self.sums.way(d);
+                self.fused_to(d, (half, chunk), (to, mask), way);
+            }
             Template::Bits(function) => {
                 let a = self.register(&d.src[0], false, half, chunk, t0);
                 let b = self.register(&d.src[1], false, half, chunk, t1);
@@ -223,27 +227,6 @@ impl Body<'_> {
             | Template::SinglesToHalves
             | Template::Curve(_) => unreachable!("done by halves"),
         }
-    }
-
-    /// `a * b + c`: the form of the instruction decides which NaN comes first, `a`, `b`, then `c` in each of these.
-    fn fused(&mut self, d: &Di, half: u32, chunk: u8, (to, mask): (Zmm, Mask)) {
-        let (t0, t1, t2) = (Zmm(0), Zmm(1), Zmm(2));
-        let [x, y, z] = &d.src;
-        let adds_to_itself = z.is_plain_vector() && z.value == d.dst;
-        if adds_to_itself {
-            let a = self.register(x, true, half, chunk, t0);
-            let b = self.operand(y, true, half, chunk, t1);
-            return self.a.masked(VFMADD231PS, to, a, b, mask);
-        }
-        let a = self.register(x, true, half, chunk, t0);
-        let c = self.register(z, true, half, chunk, t2);
-        let b = self.operand(y, true, half, chunk, t1);
-        // In place where that destroys no source, or where the source is the destination.
-        let in_place = mask == K0 && c != to && b != Operand::Register(to);
-        let at = if in_place || (mask == K0 && a == to) { to } else { t0 };
-        self.put(at, a, K0);
-        self.a.evex(VFMADD132PS, at, c, b);
-        self.put(to, at, mask);
     }
 
     /// A shift count of five bits.
@@ -397,9 +380,7 @@ impl Body<'_> {
 
     /// Both operations of a VOPD: all sources are read before either result is written.
     pub(crate) fn pair(&mut self, (x, y): (Op, Op), d: &Di) {
-        let vector = |value: u32| Source { value, kind: Kind::Vector, ..Source::ZERO };
-        let first = Di { src: [d.src[0], vector(d.src[2].value), vector(d.dst)], ..*d };
-        let second = Di { dst: d.dst2, src: [d.src[1], vector(d.imm), vector(d.dst2)], ..*d };
+        let [first, second] = template::pair(d);
         let reads = |d: &Di, row: u32| d.src.iter().any(|s| s.kind == Kind::Vector && s.value == row);
         let (Some(of_x), Some(of_y)) = (template::vector(x, &first), template::vector(y, &second)) else {
             unreachable!("only pairs with templates");
@@ -408,12 +389,21 @@ impl Body<'_> {
         self.load_sources(&first, of_x.arity(), 0);
         self.load_sources(&second, of_y.arity(), 0);
         let (place_x, place_y) = (self.define(d.dst), self.define(d.dst2));
+        let sums = of_x == Template::Fused && of_y == Template::Fused;
+        if sums && self.fused_pair([&first, &second], [place_x, place_y]) {
+            return;
+        }
         for chunk in self.chunks() {
             let (to_x, to_y) = (place_x.chunk(chunk), place_y.chunk(chunk));
             let mask = self.exec(0, chunk);
             if clash {
                 self.put(Zmm(3), to_x, K0);
-                self.fused_or_two(of_x, &first, chunk, (Zmm(3), K0));
+                if of_x == Template::Fused {
+                    let way = self.sums.way(&first);
+                    self.fused_to(&first, (0, chunk), (Zmm(3), K0), way);
+                } else {
+                    self.lanes(of_x, &first, 0, chunk, (Zmm(3), K0));
+                }
                 self.lanes(of_y, &second, 0, chunk, (to_y, mask));
                 self.put(to_x, Zmm(3), mask);
             } else {
@@ -421,15 +411,5 @@ impl Body<'_> {
                 self.lanes(of_y, &second, 0, chunk, (to_y, mask));
             }
         }
-    }
-
-    /// As [`Body::lanes`] for an operation of a pair, to a register that is not its row's.
-    fn fused_or_two(&mut self, template: Template, d: &Di, chunk: u8, to: (Zmm, Mask)) {
-        if template == Template::Fused {
-            let a = self.register(&d.src[0], true, 0, chunk, Zmm(0));
-            let b = self.operand(&d.src[1], true, 0, chunk, Zmm(1));
-            return self.a.masked(VFMADD231PS, to.0, a, b, to.1);
-        }
-        self.lanes(template, d, 0, chunk, to);
     }
 }

@@ -3,14 +3,17 @@
 //! Sixteen lanes of a row are one register: twice as many rows of a wave of 32 lanes are in registers so, and four times as many of
 //! one of 64. That pays where a block uses more rows than fit whole. In between everything is in memory.
 
+use super::masks::UNORDERED;
 use super::rows::{CAPACITY, ROWS, Rows, SIXTEENS};
 use super::run_loads::{Addresses, Guessed, load};
 use crate::exec::di::Di;
 use crate::exec::form::{Form, When};
 use crate::tier1::analysis::runs::{self, Loop, Run, is_of_lanes};
-use crate::tier1::x86::asm::{Assembler, At, Condition, Gpr, Integer, Label};
-use crate::tier1::x86::body::{Body, Lanes};
+use crate::tier1::x86::asm::{Assembler, At, Condition, Gpr, Integer, K0, Label, Mask};
+use crate::tier1::x86::body::{Body, Lanes, SCRATCH};
+use crate::tier1::x86::encoding::{KORTESTW, KORW, VCMPPS};
 use crate::tier1::x86::loops;
+use crate::tier1::x86::sums::{self, ORDERED, Sums};
 
 /// Fewest elements of a run that is worth it, and of one that loads from LDS, which is looked at beforehand.
 const WORTH: usize = 4;
@@ -129,25 +132,18 @@ impl Body<'_> {
             self.a.bind(label);
             label
         });
+        self.sums = sums::of_run(run.lanes.iter().map(|&at| elements[at]), self.halves);
+        let mut again = Vec::new();
         for (half, chunk) in self.sixteens().take(if in_turn { 1 } else { usize::MAX }) {
-            self.begin_lanes(Lanes { half, sixteen: Some(chunk) });
-            let mut guessed = Guessed::default();
-            for &at in &run.lanes {
-                let (form, d) = elements[at];
-                self.at = start + at;
-                self.rows.unlock();
-                match load(form, d) {
-                    Some((dwords, offsets)) => {
-                        let parts = (dwords, &*offsets);
-                        if !self.load_guessed((&mut guessed, guesses), parts, d) {
-                            self.load_by_sixteens(dwords, d, &offsets);
-                        }
-                    }
-                    None => self.straight(form, d),
-                }
-                guessed.addresses.note(form, d, self.halves);
+            let lanes = Lanes { half, sixteen: Some(chunk) };
+            self.begin_lanes(lanes);
+            self.sixteen(start, (run, elements), guesses);
+            let (entry, back) = (self.a.label(), self.a.label());
+            if self.look_at_sums(lanes, entry) {
+                again.push((entry, back, lanes, self.rows.clone()));
             }
             self.rows.flush(self.a);
+            self.a.bind(back);
         }
         if let Some(round) = round {
             // What is named is the first half's.
@@ -160,7 +156,75 @@ impl Body<'_> {
             self.a.jump_if(Condition::BelowOrEqual, round);
             self.a.immediate(Integer::Sub, true, ROWS, all as u32);
         }
+        if !again.is_empty() {
+            let behind = self.a.label();
+            self.a.jump(behind);
+            let stored = self.a.stored.len();
+            self.sums.again = true;
+            for (entry, back, lanes, rows) in again {
+                self.a.bind(entry);
+                rows.write_back(self.a);
+                self.begin_lanes(lanes);
+                self.sixteen(start, (run, elements), guesses);
+                self.rows.flush(self.a);
+                self.a.jump(back);
+            }
+            // The rows are those of the usual way.
+            self.a.stored.truncate(stored);
+            self.a.bind(behind);
+        }
+        self.sums = Sums::default();
         self.end_lanes(start);
+    }
+
+    /// The elements of a run for the lanes at hand.
+    fn sixteen(&mut self, start: usize, (run, elements): (&Run, &[(Form, &Di)]), guesses: &[(u32, u32)]) {
+        let mut guessed = Guessed::default();
+        for &at in &run.lanes {
+            let (form, d) = elements[at];
+            self.at = start + at;
+            self.rows.unlock();
+            match load(form, d) {
+                Some((dwords, offsets)) => {
+                    let parts = (dwords, &*offsets);
+                    if !self.load_guessed((&mut guessed, guesses), parts, d) {
+                        self.load_by_sixteens(dwords, d, &offsets);
+                    }
+                }
+                None => self.straight(form, d),
+            }
+            guessed.addresses.note(form, d, self.halves);
+        }
+    }
+
+    /// Looks at the sums of a run for some lanes; jumps to `entry` where one is a NaN. Returns false if there are none to look at.
+    fn look_at_sums(&mut self, Lanes { half, sixteen }: Lanes, entry: Label) -> bool {
+        let ([all, these], chunk) = (SCRATCH, sixteen.unwrap_or_default());
+        let rows = core::mem::take(&mut self.sums.rows);
+        for (n, two) in rows.chunks(2).enumerate() {
+            self.rows.unlock();
+            let [a, b] = [two[0], two[two.len() - 1]].map(|row| self.load_row(row + half).chunk(chunk));
+            if !self.masked {
+                // Lanes with numbers alone, of those that had no more before.
+                self.a.compare(VCMPPS.by(ORDERED), all, a, b, if n == 0 { K0 } else { all });
+                continue;
+            }
+            let to = if n == 0 { all } else { these };
+            self.a.compare(VCMPPS.by(UNORDERED), to, a, b, self.exec(half, chunk));
+            if n > 0 {
+                self.a.mask(KORW, all, all, these);
+            }
+        }
+        let any = !rows.is_empty();
+        if any && self.masked {
+            self.leave_if_unlike(entry);
+        } else if any {
+            // The carry says that all bits are set.
+            self.a.mask(KORTESTW, all, Mask(0), all);
+            self.a.jump_if(Condition::AboveOrEqual, entry);
+        }
+        self.sums.rows = rows;
+        any
     }
 
     fn begin_lanes(&mut self, lanes: Lanes) {

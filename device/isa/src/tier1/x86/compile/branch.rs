@@ -5,9 +5,28 @@ use core::mem::offset_of;
 use super::{Compiler, EXECUTED, LIMIT};
 use crate::exec::di::Flow;
 use crate::exec::form::When;
-use crate::tier1::x86::asm::{At, Condition, Gpr, Integer, Label, Place};
+use crate::tier1::x86::asm::{Assembler, At, Condition, Gpr, Integer, Label, Place};
 use crate::tier1::x86::body::{WAVE, jump_unless};
 use crate::wave::Wave;
+
+/// Labels at which blocks begin; `None` for elements within blocks.
+pub(super) struct Ways {
+    /// Label of each block's entry for any EXEC, which looks at it.
+    pub(super) looks: Vec<Option<Label>>,
+    /// The blocks themselves, for all lanes and for some.
+    pub(super) bodies: [Vec<Option<Label>>; 2],
+}
+
+impl Ways {
+    pub(super) fn new(elements: usize) -> Self {
+        Ways { looks: vec![None; elements], bodies: [vec![None; elements], vec![None; elements]] }
+    }
+
+    pub(super) fn begin(&mut self, a: &mut Assembler, at: usize) {
+        self.looks[at] = Some(a.label());
+        self.bodies.iter_mut().for_each(|bodies| bodies[at] = Some(a.label()));
+    }
+}
 
 impl Compiler<'_> {
     pub(super) fn jump_unless(&mut self, when: When, not_taken: Label) {

@@ -11,7 +11,7 @@ pub(super) const INTEGERS: [Mnemonic; 58] = [
 ];
 
 /// Vectors with AVX-512.
-pub(super) const AVX512: [Mnemonic; 91] = [
+pub(super) const AVX512: [Mnemonic; 93] = [
     Kandw,
     Kmovd,
     Kmovq,
@@ -26,6 +26,7 @@ pub(super) const AVX512: [Mnemonic; 91] = [
     Vaddps,
     Vaddsd,
     Vaddss,
+    Vcmppd,
     Vcmpps,
     Vcvtdq2ps,
     Vcvtph2ps,
@@ -99,6 +100,7 @@ pub(super) const AVX512: [Mnemonic; 91] = [
     Vpternlogd,
     Vptestmd,
     Vpxord,
+    Vpxorq,
     Vrndscaleps,
     Vshufi64x2,
     Vsqrtps,
@@ -106,13 +108,14 @@ pub(super) const AVX512: [Mnemonic; 91] = [
 ];
 
 /// Vectors with AVX2.
-pub(super) const AVX2: [Mnemonic; 73] = [
+pub(super) const AVX2: [Mnemonic; 74] = [
     Vaddpd,
     Vaddps,
     Vaddsd,
     Vaddss,
     Vblendvps,
     Vbroadcastf128,
+    Vcmppd,
     Vcmpps,
     Vcvtdq2ps,
     Vcvttps2dq,

@@ -4,7 +4,7 @@ use belfry_isa::inst::Op;
 
 use super::super::exact;
 use super::super::lane::{Lane, Out};
-use super::super::number::{self as n, F32, F64, Format, Rules, is_nan, ldexp, of, operation};
+use super::super::number::{self as n, F32, F64, Format, Rules, is_nan, ldexp, of};
 use super::Width;
 
 pub(super) fn div_fixup<F: Format>(quotient: u64, denominator: u64, numerator: u64, rules: Rules) -> u64 {
@@ -79,7 +79,7 @@ pub(super) fn div_fmas<F: Width>(l: &Lane<'_>, scaled: bool) -> u64 {
     let (power, bias) = if F::WIDTH == 32 { (64, 127) } else { (128, 1023) };
     let field = ((c & !n::sign::<F>()) >> F::MANTISSA) as i64;
     let power = if field > bias { power } else { -power };
-    operation::<F, 3>([a, b, c], r, |[a, b, c], round| {
+    n::fused::<F>([a, b, c], r, |[a, b, c], round| {
         if scaled && a.is_finite() && b.is_finite() && c.is_finite() {
             exact::fma_scaled([a, b, c], power, round)
         } else {
