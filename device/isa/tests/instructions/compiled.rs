@@ -9,6 +9,7 @@ mod masks;
 mod narrow;
 mod pressure;
 mod rounds;
+mod stretches;
 mod turns;
 mod wrapped;
 

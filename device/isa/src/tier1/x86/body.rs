@@ -5,12 +5,14 @@ use core::ops::Range;
 
 use super::asm::{Assembler, At, Condition, Gpr, Integer, K0, Label, Mask, Operand, Place, Routine, Zmm};
 use super::encoding::{KMOVW, VMOVDQA32, VMOVUPS_LOAD, VMOVUPS_STORE, VPANDD, VPBROADCASTD, VPXORD};
+use super::stretches::{self, Elsewhere, Stretches};
 use super::sums::{Product, Sums};
 use super::times;
 use crate::exec::compiled::known::KnownLoad;
 use crate::exec::compiled::times::Counters;
 use crate::exec::di::{Di, Kind, Machine, Source};
 use crate::exec::form::{Form, When};
+use crate::exec::waves::succession::Stretch;
 use crate::lanes::BackendKind;
 use crate::mem::Global;
 use crate::registers::slot;
@@ -43,9 +45,11 @@ const FOUND: i32 = 4 * 64 + 8;
 pub(crate) const AFFINE: At = At(Gpr::Rsp, FOUND + SLOTS as i32 * 4);
 /// Number of these places.
 pub(crate) const AFFINE_PLACES: usize = 24;
+/// Place of the stretches of accesses in loops.
+pub(crate) const STRETCHES: At = At(Gpr::Rsp, AFFINE.1 + AFFINE_PLACES as i32 * 8);
 /// Bytes of that frame: with them, and with the caller's registers that are kept, the stack is aligned to 16 bytes at
 /// calls.
-pub(crate) const FRAME: u32 = AFFINE.1 as u32 + AFFINE_PLACES as u32 * 8;
+pub(crate) const FRAME: u32 = STRETCHES.1 as u32 + (stretches::PLACES * size_of::<Stretch>()) as u32;
 
 /// Returns the place in the frame that says whether elements of accesses that lie alike follow each other.
 pub(crate) fn found(slot: usize) -> At {
@@ -183,6 +187,9 @@ pub(crate) struct Body<'a> {
     pub(crate) cold: &'a mut Vec<Cold>,
     pub(crate) exits: &'a mut Vec<Exit>,
     pub(crate) callee: Callee<'a>,
+    /// Accesses that look where they were last, and code for when they are elsewhere.
+    pub(crate) stretches: &'a Stretches,
+    pub(crate) elsewhere: &'a mut Vec<Elsewhere>,
     /// Loads whose values are known there.
     pub(crate) known: &'a [KnownLoad],
 }
@@ -354,6 +361,7 @@ impl Body<'_> {
     pub(crate) fn by_handler(&mut self) {
         self.rows.flush(self.a);
         self.a.stored.extend(&self.touched[self.at - self.first]);
+        self.stretches.forget(self.a);
         invoke(self.a, self.at, self.callee);
         let label = self.a.label();
         self.exits.push(Exit { label, element: self.at, uncounted: self.uncounted, flow: None });

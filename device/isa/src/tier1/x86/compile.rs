@@ -20,6 +20,7 @@ use super::avx512::rows::{ROWS, Rows};
 use super::avx512::sixteens;
 use super::body::{Body, Callee, Cold, Exit, invoke, load_exec, restore, scalar};
 use super::body::{ELEMENTS, EXEC, FRAME, MACHINE, WAVE};
+use super::stretches::{Elsewhere, Stretches};
 use super::sums::{self, Sums};
 use super::{avx2, code::Code, known as known_code, times};
 use crate::exec::compiled::{NO_ENTRY, known::KnownLoads};
@@ -63,6 +64,8 @@ struct Compiler<'a> {
     knows: bool,
     exits: Vec<Exit>,
     cold: Vec<Cold>,
+    stretches: Stretches,
+    elsewhere: Vec<Elsewhere>,
     rare: Vec<Rare>,
     common: Label,
     /// Label that code jumps to when its wave has ended, if others may follow.
@@ -90,6 +93,8 @@ pub(crate) fn compile(source: Source<'_>, callee: Callee<'_>, touched: Option<&T
         knows: false,
         exits: Vec::new(),
         cold: Vec::new(),
+        stretches: Stretches::default(),
+        elsewhere: Vec::new(),
         rare: Vec::new(),
         common,
         ends: None,
@@ -169,6 +174,8 @@ impl Compiler<'_> {
     /// Everything; where waves begin whose loads are known.
     fn all(&mut self) -> Option<Label> {
         let leaders = self.leaders();
+        let elements: Vec<_> = (0..).map(|at| self.form(at)).zip(self.source.code).collect();
+        self.stretches = Stretches::of(&elements, self.source.halves);
         self.prologue();
         self.blocks(&leaders, leaders.len());
         let known = self.known.map(|known| {
@@ -185,6 +192,7 @@ impl Compiler<'_> {
             self.knows = false;
             entry
         });
+        core::mem::take(&mut self.elsewhere).iter().for_each(|elsewhere| elsewhere.look_up(&mut self.a));
         for cold in core::mem::take(&mut self.cold) {
             self.cold_path(&cold);
         }
@@ -237,6 +245,7 @@ impl Compiler<'_> {
         for (to, from) in [(WAVE, Gpr::Rdi), (MACHINE, Gpr::Rsi), (ELEMENTS, Gpr::Rdx), (LIMIT, Gpr::Rcx)] {
             a.integer(Integer::Mov, true, to, from);
         }
+        self.stretches.forget(a);
         a.load(Integer::Mov, true, ROWS, At(WAVE, offset_of!(Wave, v) as i32));
         a.load(Integer::Mov, true, EXECUTED, At(WAVE, offset_of!(Wave, instructions) as i32));
         if self.callee.counters.is_some() {
@@ -321,6 +330,8 @@ impl Compiler<'_> {
             cold: &mut self.cold,
             exits: &mut self.exits,
             callee: self.callee,
+            stretches: &self.stretches,
+            elsewhere: &mut self.elsewhere,
             known: self.known.filter(|_| self.knows).map_or(&[], |known| &known.loads),
         }
     }
@@ -457,6 +468,7 @@ impl Compiler<'_> {
 
     fn call(&mut self, at: usize, uncounted: u32) {
         self.count(uncounted);
+        self.stretches.forget(&mut self.a);
         invoke(&mut self.a, at, self.callee);
         let exit = self.exit(at, 0, None);
         self.a.jump_if(Condition::NotEqual, exit);
@@ -475,6 +487,7 @@ impl Compiler<'_> {
         if let Some(row) = cold.restores {
             restore(&mut self.a, row);
         }
+        self.stretches.forget(&mut self.a);
         invoke(&mut self.a, cold.element, self.callee);
         let exit = self.exit(cold.element, cold.uncounted, None);
         self.a.jump_if(Condition::NotEqual, exit);

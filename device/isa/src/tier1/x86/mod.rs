@@ -16,6 +16,7 @@ mod masm;
 mod opcodes;
 pub(super) mod run;
 pub(super) mod smem;
+mod stretches;
 pub(super) mod sums;
 #[cfg(test)]
 pub(super) mod tests;

@@ -11,11 +11,32 @@ use crate::exec::properties::Moves;
 use crate::mem::{PAGE_SIZE, Span, Tlb, TlbEntry};
 use crate::tier1::analysis::alike::Alike;
 use crate::tier1::analysis::elements::{bytes, registers};
-use crate::tier1::x86::asm::{At, Condition, Gpr, Integer, K0, Label, Operand, Zmm};
+use crate::tier1::x86::asm::{Assembler, At, Condition, Gpr, Integer, K0, Label, Operand, Zmm};
 use crate::tier1::x86::body::{Body, Cold, EXEC, TLB, found, scalar};
 use crate::tier1::x86::encoding::*;
 
 const PAGE: u32 = PAGE_SIZE as u32;
+
+/// The TLB's entry of the page of the address in `Rdx`: in `R9`; its number in `R11`, the TLB in `R10`. Goes to a label if there is none.
+pub(crate) fn page_entry(a: &mut Assembler, write: bool, missing: Label) {
+    let (address, page, number, entry, other) = (Gpr::Rdx, Gpr::Rcx, Gpr::R11, Gpr::R9, Gpr::R10);
+    a.integer(Integer::Mov, true, page, address);
+    a.shift_by(5, true, page, 12);
+    // As the TLB finds its entry of a page.
+    a.immediate(Integer::Mov, false, entry, Tlb::MIX);
+    a.multiply(entry, page);
+    a.shift_by(5, false, entry, Tlb::MIX_SHIFT);
+    const { assert!(size_of::<TlbEntry>() == 24, "an entry is three words") };
+    a.integer(Integer::Mov, true, number, entry);
+    a.integer(Integer::Add, true, entry, entry);
+    a.integer(Integer::Add, true, entry, number);
+    a.shift_by(4, true, entry, 3);
+    a.load(Integer::Mov, true, other, TLB);
+    a.load(Integer::Add, true, entry, At(other, offset_of!(Tlb, entries) as i32));
+    let tag = if write { offset_of!(TlbEntry, write) } else { offset_of!(TlbEntry, read) };
+    a.load(Integer::Cmp, true, page, At(entry, tag as i32));
+    a.jump_if(Condition::NotEqual, missing);
+}
 
 impl Body<'_> {
     /// The rows of a register.
@@ -108,6 +129,9 @@ impl Body<'_> {
 
     /// The host address for `bytes` at the GPU virtual address in `Rdx`, there.
     pub(crate) fn translate(&mut self, bytes: u32, write: bool, cold: &Cold) {
+        if self.translate_in_stretch(bytes, write, cold) {
+            return;
+        }
         let (address, page, entry) = (Gpr::Rdx, Gpr::Rcx, Gpr::R9);
         let a = &mut self.a;
         a.integer(Integer::Mov, false, page, address);
@@ -118,26 +142,9 @@ impl Body<'_> {
         self.a.load(Integer::Add, true, address, At(entry, offset_of!(TlbEntry, delta) as i32));
     }
 
-    /// The TLB's entry of the page of the address in `Rdx`: in `R9`; its number in `R11`, the TLB in `R10`.
+    /// As [`page_entry`], on the way to the handler where there is none.
     pub(crate) fn page_entry(&mut self, write: bool, cold: &Cold) {
-        let (address, page, number, entry, other) = (Gpr::Rdx, Gpr::Rcx, Gpr::R11, Gpr::R9, Gpr::R10);
-        let a = &mut self.a;
-        a.integer(Integer::Mov, true, page, address);
-        a.shift_by(5, true, page, 12);
-        // As the TLB finds its entry of a page.
-        a.immediate(Integer::Mov, false, entry, Tlb::MIX);
-        a.multiply(entry, page);
-        a.shift_by(5, false, entry, Tlb::MIX_SHIFT);
-        const { assert!(size_of::<TlbEntry>() == 24, "an entry is three words") };
-        a.integer(Integer::Mov, true, number, entry);
-        a.integer(Integer::Add, true, entry, entry);
-        a.integer(Integer::Add, true, entry, number);
-        a.shift_by(4, true, entry, 3);
-        a.load(Integer::Mov, true, other, TLB);
-        a.load(Integer::Add, true, entry, At(other, offset_of!(Tlb, entries) as i32));
-        let tag = if write { offset_of!(TlbEntry, write) } else { offset_of!(TlbEntry, read) };
-        a.load(Integer::Cmp, true, page, At(entry, tag as i32));
-        a.jump_if(Condition::NotEqual, cold.entry);
+        page_entry(self.a, write, cold.entry);
     }
 
     /// Finds the low halves of addresses whose elements of `bytes` are in one span with the first lane's. Takes the
@@ -254,7 +261,12 @@ impl Body<'_> {
         if !self.masked && self.halves == 2 {
             self.load_halves(moves, d, (&low, &to), alike, (done, &cold));
         } else if !self.masked {
-            let others = self.a.label();
+            let (same, others) = (self.a.label(), self.a.label());
+            let may_be_same = matches!(moves, Moves::Dwords(_));
+            if may_be_same {
+                self.a.test(false, Gpr::Rsi);
+                self.a.jump_if(Condition::Equal, same);
+            }
             self.leave_unless_apart(&low, bytes(moves), others);
             self.run(d, (bytes(moves), false), alike, &cold);
             self.load_elements(Gpr::Rdx, moves, &to);
@@ -262,17 +274,16 @@ impl Body<'_> {
                 self.fetch_ahead(false);
             }
             self.a.jump(done);
-            self.a.bind(others);
-            if let Moves::Dwords(_) = moves {
-                let others = self.a.label();
+            if may_be_same {
+                self.a.bind(same);
                 self.leave_unless_same(&low, Zmm(0), others);
                 self.add_offset(d);
                 self.translate(bytes(moves), false, &cold);
                 let lanes: Vec<_> = self.sixteens().collect();
                 self.load_same_of(Gpr::Rdx, &to, &lanes);
                 self.a.jump(done);
-                self.a.bind(others);
             }
+            self.a.bind(others);
         }
         // Of parts whole dwords are read.
         self.one_span(d, &low, (bytes(moves).max(4), false), &cold);
