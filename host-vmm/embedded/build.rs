@@ -8,7 +8,6 @@
 #[path = "src/toolchain.rs"]
 mod toolchain;
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::env;
 use std::error::Error;
@@ -16,13 +15,15 @@ use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use belfry_image::artifacts::rust_sources;
 use belfry_image::module::ModuleError;
 use belfry_image::module::core_object::{self, CoreInputs};
 use belfry_image::{Cache, Freshness, Progress};
 
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 const HOST: &str = "x86_64-unknown-linux-gnu";
 const BARE: &str = "x86_64-unknown-none";
@@ -45,7 +46,7 @@ struct Build {
     /// Directory from which the crate takes them.
     out: PathBuf,
     /// Files that the parts were made of.
-    watched: RefCell<BTreeSet<PathBuf>>,
+    watched: Mutex<BTreeSet<PathBuf>>,
 }
 
 /// A part that could be built, or the requirement that is missing.
@@ -64,7 +65,7 @@ impl Build {
             target_directory(&out, &workspace)?.join("embedded").join(identity(workspace.as_os_str()));
         fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
         let (cargo, rustc) = (path("CARGO")?, path("RUSTC")?);
-        Ok(Self { cargo, rustc, workspace, directory, out, watched: RefCell::default() })
+        Ok(Self { cargo, rustc, workspace, directory, out, watched: Mutex::default() })
     }
 
     fn everything(&self) -> Result<()> {
@@ -74,18 +75,31 @@ impl Build {
         for file in ["host-vmm/embedded/build.rs", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml"] {
             self.watch(&self.workspace.join(file));
         }
-        self.preload()?;
-        self.opencl()?;
-        self.programs()?;
-        self.keep("bare-metal", self.bare_metal()?)?;
-        self.keep("core.rs.o", self.driver_core()?)?;
-        self.shim()?;
-        let watched = self.watched.take();
+        // The library takes as long as all others; they share the jobs that cargo allows.
+        thread::scope(|scope| {
+            let library = scope.spawn(|| self.preload());
+            let others = self.others();
+            library.join().map_err(|_| "the build of the library of exec panicked")?.and(others)
+        })?;
+        let watched = std::mem::take(&mut *self.watched());
         let list: String = watched.iter().map(|path| format!("{}\n", path.display())).collect();
         for path in list.lines() {
             println!("cargo::rerun-if-changed={path}");
         }
         Ok(fs::write(self.out.join("sources.txt"), list)?)
+    }
+
+    /// All parts but the library of `belfry exec`.
+    fn others(&self) -> Result<()> {
+        self.opencl()?;
+        self.programs()?;
+        self.keep("bare-metal", self.bare_metal()?)?;
+        self.keep("core.rs.o", self.driver_core()?)?;
+        self.shim()
+    }
+
+    fn watched(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The library that programs of `belfry exec` are started with, and its identity.
@@ -152,7 +166,7 @@ impl Build {
         println!("cargo::rerun-if-env-changed=BELFRY_CACHE");
         println!("cargo::rerun-if-env-changed=BELFRY_DEBIAN_MIRROR");
         let sources = Cache::open()
-            .map_err(Box::<dyn Error>::from)
+            .map_err(Box::<dyn Error + Send + Sync>::from)
             .and_then(|cache| Ok(rust_sources(&cache, Freshness::Cached, &Progress::silent())?));
         let rust_src = match sources {
             Ok(sources) => sources.library,
@@ -259,7 +273,7 @@ impl Build {
     }
 
     fn watch(&self, path: &Path) {
-        self.watched.borrow_mut().insert(path.to_owned());
+        self.watched().insert(path.to_owned());
     }
 
     /// Watches every source that cargo lists in `list`, in the form of `make`, and the manifests of their packages.
