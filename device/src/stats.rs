@@ -72,6 +72,46 @@ pub struct Stats {
     pub reasons: BTreeMap<GuestError, String>,
 }
 
+impl Stats {
+    /// Adds the counters of another device. Kept code is that of one store, which all devices of a process share.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let mut errors = self.errors;
+        for (error, count) in other.errors {
+            *errors.entry(error).or_default() += count;
+        }
+        let mut reasons = other.reasons;
+        reasons.extend(self.reasons);
+        Self {
+            doorbells_trapped: self.doorbells_trapped + other.doorbells_trapped,
+            doorbells_woken: self.doorbells_woken + other.doorbells_woken,
+            doorbells_polled: self.doorbells_polled + other.doorbells_polled,
+            doorbells_unknown: self.doorbells_unknown + other.doorbells_unknown,
+            retry_faults: self.retry_faults + other.retry_faults,
+            register_reads: self.register_reads + other.register_reads,
+            register_writes: self.register_writes + other.register_writes,
+            mes_frames: self.mes_frames + other.mes_frames,
+            mes_refused: self.mes_refused + other.mes_refused,
+            runner_passes: self.runner_passes + other.runner_passes,
+            queues_mapped: self.queues_mapped + other.queues_mapped,
+            queues_preempted: self.queues_preempted + other.queues_preempted,
+            ih_entries: self.ih_entries + other.ih_entries,
+            ih_lost: self.ih_lost + other.ih_lost,
+            interrupts: self.interrupts + other.interrupts,
+            resets: self.resets + other.resets,
+            dispatches: self.dispatches + other.dispatches,
+            workgroups: self.workgroups + other.workgroups,
+            waves: self.waves + other.waves,
+            wave_instructions: self.wave_instructions + other.wave_instructions,
+            tlb_misses: self.tlb_misses + other.tlb_misses,
+            page_walks: self.page_walks + other.page_walks,
+            kept_code: self.kept_code.or(other.kept_code),
+            errors,
+            reasons,
+        }
+    }
+}
+
 /// The live counters of the front end.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {

@@ -394,7 +394,7 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
         guest: args.guest,
         program: args.program,
         suite,
-        gpu,
+        gpus: gpu.into(),
         doorbell: args.doorbell,
         machine: MachineOptions {
             cpus: args.machine.cpus,

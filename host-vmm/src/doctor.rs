@@ -147,7 +147,7 @@ fn hosted_mode(report: &mut Report, gpu: GpuConfig) {
     let arguments = ["1024".to_owned()];
     let limit = std::time::Duration::from_secs(60);
     let mut text = Vec::new();
-    match hosted::run((&config, Around::default()), "vector-add", &arguments, limit, &mut |_, data| {
+    match hosted::run((&config.into(), Around::default()), "vector-add", &arguments, limit, &mut |_, data| {
         text.extend_from_slice(data);
     }) {
         Ok(outcome) if outcome.exit_status == 0 => {

@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use belfry_device::explore::Hang;
 use belfry_device::faults::FaultReport;
-use belfry_device::{Gpu, GpuConfig, Stats};
-use belfry_kfd_hosted::HostedGpu;
+use belfry_device::{Gpu, Stats};
+use belfry_kfd_hosted::HostedMachine;
 use belfry_runtime::Runtime;
 use belfry_runtime_hosted::HostedTransport;
 
 use belfry_guest::Stream;
+use belfry_machine::Gpus;
 
 use crate::inspect::{self, InspectError, InspectOptions};
 use crate::racy;
@@ -74,22 +75,24 @@ pub struct Around<'a> {
     pub snapshot: Option<&'a SnapshotOptions>,
 }
 
-/// Runs a bundled example on a GPU of its own; `output` gets what it writes, as it comes.
+/// Runs a bundled example on a machine of its own; `output` gets what it writes, as it comes. Examples use the first GPU; tools look at that
+/// one alone.
 ///
 /// # Errors
 ///
 /// The GPU, its driver or its onlookers cannot be set up; the example fails or does not end in time.
 pub fn run(
-    (config, around): (&GpuConfig, Around<'_>),
+    (gpus, around): (&Gpus, Around<'_>),
     program: &str,
     arguments: &[String],
     limit: Duration,
     output: &mut dyn FnMut(Stream, &[u8]),
 ) -> Result<Outcome, HostedError> {
     let started = Instant::now();
-    let mut watched = config.clone();
-    let watch = Watch::over(&mut watched, around.snapshot);
-    let gpu = HostedGpu::new(watched)?;
+    let (config, mut watched) = (&gpus.first, gpus.clone());
+    let watch = Watch::over(&mut watched.first, around.snapshot);
+    let machine = HostedMachine::new(watched.all().into_iter().map(Into::into).collect())?;
+    let gpu = Arc::clone(machine.first());
     let device = started.elapsed();
     let source = || Source::Hosted(Arc::downgrade(&gpu));
     let onlookers = around.inspect.map(|options| inspect::look_at(gpu.device(), options)).transpose()?;
@@ -122,7 +125,7 @@ pub fn run(
             }
         });
     }
-    let machine = Arc::clone(&gpu);
+    let own = Arc::clone(&gpu);
     let thread = std::thread::Builder::new()
         .name("program".into())
         .spawn(move || {
@@ -130,7 +133,7 @@ pub fn run(
             if let Some(explorer) = &explorer {
                 explorer.begin();
             }
-            let result = racy::run(&machine, &runtime, (&name, &arguments), &mut out);
+            let result = racy::run(&own, &runtime, (&name, &arguments), &mut out);
             if let Some(explorer) = &explorer {
                 explorer.end();
             }

@@ -52,7 +52,7 @@ impl Nested {
 
         // One processor: with two, L2 has triple-faulted in runs of `many-queues`, for a reason not found so far; what is
         // known and what is excluded is in docs/machine.md, under "In the nested tier".
-        let config = GuestConfig { gpu: None, cpus: 1, memory: 3 << 30, ..GuestConfig::default() };
+        let config = GuestConfig { gpus: Vec::new(), cpus: 1, memory: 3 << 30, ..GuestConfig::default() };
         let step = progress.spinner("booting the outer guest (L1)");
         let guest = Guest::boot(&outer, &config, &cache).context("L1 does not boot")?;
         step.done("up");

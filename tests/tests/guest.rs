@@ -81,7 +81,7 @@ fn start_role(guest: &mut Guest, argv: &[&str], announces: &str) -> (belfry_gues
 fn examples_run_on_chips_other_than_the_usual_one() {
     for chip in chip::MODELS.iter().filter(|chip| **chip != chip::DEFAULT) {
         let gpu = GpuConfig { chip, ..GpuConfig::default() };
-        let config = GuestConfig { gpu: Some(gpu), ..GuestConfig::default() };
+        let config = GuestConfig { gpus: vec![gpu], ..GuestConfig::default() };
         let (mut guest, roles) = boot_with_roles_and(&config);
         assert!(succeed(&mut guest, &["/bin/belfry-examples", "gpuinfo"]).contains(chip.name));
         // Eighteen programs, under a translator, beside other guests.
@@ -101,7 +101,7 @@ fn partitions_have_render_nodes_of_their_own() {
         partition: ComputePartition::Cpx,
         ..GpuConfig::default()
     };
-    let config = GuestConfig { gpu: Some(gpu), ..GuestConfig::default() };
+    let config = GuestConfig { gpus: vec![gpu], ..GuestConfig::default() };
     let (mut guest, roles) = boot_with_roles_and(&config);
     let said = succeed_within(&mut guest, &[roles, "partitions", "4"], LIMIT);
     assert!(said.contains("4 render nodes"), "{said}");
@@ -271,7 +271,7 @@ fn work_goes_on_when_the_system_has_slept() {
     for chip in [chip::DEFAULT, &chip::gfx942::MODEL] {
         let gpu = GpuConfig { chip, ..GpuConfig::default() };
         let (mut guest, roles) =
-            boot_with_roles_and(&GuestConfig { gpu: Some(gpu), ..GuestConfig::default() });
+            boot_with_roles_and(&GuestConfig { gpus: vec![gpu], ..GuestConfig::default() });
         // As far as the drivers, and as far as the functions' power.
         for depth in ["devices", "platform"] {
             let said = succeed(&mut guest, &[roles, "suspend", depth]);
@@ -293,7 +293,7 @@ fn work_goes_on_when_the_system_has_slept_with_its_memory_powered_alone() {
     {
         let (mut guest, roles) = boot_with_roles_and(&GuestConfig {
             machine: MachineConfig::Qemu(QemuConfig { doorbell, ..QemuConfig::default() }),
-            gpu: Some(GpuConfig { chip, ..GpuConfig::default() }),
+            gpus: vec![GpuConfig { chip, ..GpuConfig::default() }],
             ..GuestConfig::default()
         });
         assert!(!guest.wake().unwrap(), "a guest that runs sleeps");

@@ -24,7 +24,7 @@ fn gpu() -> GpuConfig {
 fn config(kernel: &Path) -> Config {
     Config {
         memory: MEMORY,
-        gpu: Some(GpuConfig { vram_size: 16 << 20, workers: 1, ..GpuConfig::default() }),
+        gpus: vec![GpuConfig { vram_size: 16 << 20, workers: 1, ..GpuConfig::default() }],
         doorbells: DoorbellMode::Trapped,
         ..Config::new(kernel)
     }
@@ -265,12 +265,12 @@ fn machines_out_of_range_are_refused() {
     }
     let record = Some(Recording::new(std::io::sink()));
     let recorded = Config {
-        gpu: Some(GpuConfig { record, ..gpu() }),
+        gpus: vec![GpuConfig { record, ..gpu() }],
         doorbells: DoorbellMode::Adaptive,
         ..config(&kernel)
     };
     assert!(matches!(Machine::new(recorded), Err(KvmError::Config(text)) if text.contains("Adaptive")));
-    let odd = Config { gpu: Some(GpuConfig { cus: 3, ..GpuConfig::default() }), ..config(&kernel) };
+    let odd = Config { gpus: vec![GpuConfig { cus: 3, ..GpuConfig::default() }], ..config(&kernel) };
     assert!(matches!(Machine::new(odd), Err(KvmError::Device(_))));
 }
 
@@ -278,7 +278,7 @@ fn machines_out_of_range_are_refused() {
 fn machines_in_the_background_are_stopped_from_outside() {
     let directory = tempfile::tempdir().unwrap();
     let kernel = file(&directory, &Elf::new(&[0xeb, 0xfe]).bytes());
-    let without_gpu = || Machine::new(Config { gpu: None, ..config(&kernel) }).unwrap();
+    let without_gpu = || Machine::new(Config { gpus: Vec::new(), ..config(&kernel) }).unwrap();
     let running = without_gpu().start(LIMIT, |_| {}).unwrap();
     let handle = running.handle();
     assert_eq!(handle.end(), None);

@@ -24,8 +24,8 @@ const KERNEL_COMMAND_LINE: &str =
 pub struct GuestConfig {
     /// Machine that boots it.
     pub machine: MachineConfig,
-    /// The GPU, or none at all.
-    pub gpu: Option<GpuConfig>,
+    /// The GPUs, or none at all.
+    pub gpus: Vec<GpuConfig>,
     /// Virtual CPUs.
     pub cpus: u32,
     /// Bytes of guest memory.
@@ -132,7 +132,7 @@ impl Default for GuestConfig {
     fn default() -> Self {
         Self {
             machine: MachineConfig::default(),
-            gpu: Some(GpuConfig::default()),
+            gpus: vec![GpuConfig::default()],
             cpus: std::thread::available_parallelism().map_or(1, |count| count.get().min(2) as u32),
             memory: 1 << 30,
             disks: Vec::new(),
@@ -156,8 +156,8 @@ pub struct SystemConfig {
     pub uefi: Option<Uefi>,
     /// Further disks.
     pub disks: Vec<DiskConfig>,
-    /// The GPU.
-    pub gpu: GpuConfig,
+    /// The GPUs.
+    pub gpus: Vec<GpuConfig>,
     /// Virtual CPUs.
     pub cpus: u32,
     /// Bytes of guest memory.

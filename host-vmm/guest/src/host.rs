@@ -18,7 +18,7 @@ pub(super) trait Host: std::fmt::Debug {
     /// Returns the machine's name, for messages.
     fn name(&self) -> &'static str;
 
-    /// Returns the device, if the guest has one.
+    /// Returns the first GPU, if the guest has one.
     fn gpu(&self) -> Option<&Arc<Gpu>>;
 
     /// Returns the end of the machine in words; `None` as long as it runs.

@@ -65,7 +65,7 @@ impl KvmHost {
             command_line: config.command_line(),
             memory: config.memory,
             cpus,
-            gpu: config.gpu.clone(),
+            gpus: config.gpus.clone(),
             doorbells: kvm.doorbell,
             huge_pages: kvm.huge_pages,
             catch_signals: true,
@@ -86,7 +86,7 @@ impl KvmHost {
         let started = Instant::now();
         let (ours, theirs) = UnixStream::pair().map_err(failed("guest channel"))?;
         let config =
-            Config { gpu: Some(gpu), channel: Some(theirs), catch_signals: true, ..snapshot.config() };
+            Config { gpus: vec![gpu], channel: Some(theirs), catch_signals: true, ..snapshot.config() };
         Ok((Self::run(Machine::resume(snapshot, config)?, started, None)?, ours))
     }
 

@@ -125,7 +125,7 @@ impl Guest {
         Ok(guest)
     }
 
-    /// Returns the device, if the guest has one.
+    /// Returns the first GPU, if the guest has one.
     #[must_use]
     pub fn gpu(&self) -> Option<&Arc<Gpu>> {
         self.host.gpu()

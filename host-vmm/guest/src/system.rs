@@ -35,7 +35,7 @@ impl System {
         Ok(Self { host, terminal: config.terminal.clone(), typing: None, started, cache: cache.clone() })
     }
 
-    /// Returns the device.
+    /// Returns the first GPU.
     #[must_use]
     pub fn gpu(&self) -> Option<&Arc<Gpu>> {
         self.host.gpu()

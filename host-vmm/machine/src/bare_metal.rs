@@ -21,7 +21,7 @@ const RINGS_AT: GuestAddress = GuestAddress(0x3f_f008);
 /// Returns the machine of the bare-metal guest `kernel`, a file that `belfry_image::bare_metal` builds.
 #[must_use]
 pub fn config(kernel: &Path, gpu: GpuConfig, doorbells: DoorbellMode) -> Config {
-    Config { memory: MEMORY, gpu: Some(gpu), doorbells, catch_signals: true, ..Config::new(kernel) }
+    Config { memory: MEMORY, gpus: vec![gpu], doorbells, catch_signals: true, ..Config::new(kernel) }
 }
 
 /// Lets the guest ring a doorbell `rings` times, in bursts and pauses, while it moves the BAR now and then.

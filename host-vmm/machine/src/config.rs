@@ -8,6 +8,7 @@ use belfry_device::GpuConfig;
 use belfry_virtio::DiskConfig;
 
 use crate::error::KvmError;
+use crate::gpus::MAX_GPUS;
 
 /// Range of guest RAM in bytes; the least has room for the tables and a small kernel.
 const RAM: (u64, u64) = (4 << 20, 256 << 30);
@@ -79,8 +80,8 @@ pub struct Config {
     pub huge_pages: HugePages,
     /// vCPUs; all but the first wait to be started by the guest.
     pub cpus: u8,
-    /// The device; `None`: a machine without one.
-    pub gpu: Option<GpuConfig>,
+    /// The GPUs, none to [`MAX_GPUS`](crate::MAX_GPUS). Their numbers are chosen by the machine.
+    pub gpus: Vec<GpuConfig>,
     /// Way of doorbells.
     pub doorbells: DoorbellMode,
     /// Input of the serial port. A terminal is raw while the machine runs, and Ctrl-A x ends the machine.
@@ -113,7 +114,7 @@ impl Config {
             memory: 512 << 20,
             huge_pages: HugePages::default(),
             cpus: 1,
-            gpu: None,
+            gpus: Vec::new(),
             doorbells: DoorbellMode::default(),
             input: None,
             disks: Vec::new(),
@@ -140,17 +141,25 @@ impl Config {
         }
         let (disks, shares, cards) =
             (self.disks.len(), self.shares.len(), usize::from(self.network.is_some()));
-        if disks + shares + cards > DEVICES {
+        if self.gpus.len() > MAX_GPUS {
+            return Err(KvmError::Config(format!("{} GPUs: must be {MAX_GPUS} at most", self.gpus.len())));
+        }
+        let devices = DEVICES - self.gpus.len().saturating_sub(1);
+        if disks + shares + cards > devices {
             return Err(KvmError::Config(format!(
-                "{disks} disks, {shares} shared folders and {cards} network cards: must be no more than {DEVICES} together"
+                "{disks} disks, {shares} shared folders and {cards} network cards: must be no more than {devices} together"
             )));
         }
         if let Some(share) = self.shares.iter().find(|share| share.tag.is_empty() || share.tag.len() > TAG) {
             return Err(KvmError::Config(format!("a shared folder called {:?}", share.tag)));
         }
-        if self.doorbells != DoorbellMode::Trapped
-            && self.gpu.as_ref().is_some_and(|gpu| gpu.record.is_some())
-        {
+        let is_recorded = self.gpus.iter().any(|gpu| gpu.record.is_some());
+        if is_recorded && self.gpus.len() > 1 {
+            let text =
+                format!("a record of one of {} GPUs: a record has no stores of other GPUs", self.gpus.len());
+            return Err(KvmError::Config(text));
+        }
+        if self.doorbells != DoorbellMode::Trapped && is_recorded {
             return Err(KvmError::Config(format!(
                 "doorbells by {:?} of a GPU that is recorded: must be Trapped, so that each is a call",
                 self.doorbells

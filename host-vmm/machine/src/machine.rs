@@ -33,9 +33,10 @@ use super::snapshot::{SavedFunction, SavedPart, Saver, Snapshot, SnapshotError, 
 use super::vcpu::{self, Vcpu};
 use super::{boot, host};
 use crate::config::{Config, DoorbellMode, SharedFolder};
-use crate::device_numbers::{CHANNEL_DEVICE, GPU_DEVICE};
+use crate::device_numbers::{self, CHANNEL_DEVICE};
 use crate::ending::{End, Ending};
 use crate::error::KvmError;
+use crate::gpus;
 
 /// Last address of the low aperture, below ECAM.
 const LOW_APERTURE_END: u64 = ECAM - 1;
@@ -55,7 +56,7 @@ pub struct Outcome {
     pub ran: Duration,
     /// Accesses that left the guest.
     pub exits: u64,
-    /// The device's counters at the end.
+    /// The devices' counters at the end.
     pub stats: Stats,
     /// Registers without behaviour, as [`Gpu::unmodelled`] lists them.
     pub unmodelled: Vec<(String, u64, u64)>,
@@ -65,8 +66,8 @@ pub struct Outcome {
 pub struct Machine {
     vcpus: Vec<kvm_ioctls::VcpuFd>,
     board: Arc<Board>,
-    gpu: Option<Arc<Gpu>>,
-    watcher: Option<Watcher>,
+    gpus: Vec<Arc<Gpu>>,
+    watchers: Vec<Watcher>,
     console: Arc<Console>,
     pub(super) ending: Arc<Ending>,
     gate: Shut,
@@ -124,7 +125,7 @@ impl Machine {
         if let Some(what) = beyond_saving(&config) {
             return Err(SnapshotError::NotResumed(what).into());
         }
-        if config.gpu.as_ref().is_some_and(|gpu| gpu.record.is_some()) {
+        if config.gpus.iter().any(|gpu| gpu.record.is_some()) {
             let text = "a record of a GPU that goes on from a snapshot: a record has it from its beginning";
             return Err(KvmError::Config(text.to_owned()));
         }
@@ -166,19 +167,22 @@ impl Machine {
         if snapshot.is_none() {
             Tables { cpus: config.cpus, apertures }.write(&memory)?;
         }
-        let device = config
-            .gpu
-            .take()
-            .map(|gpu| Device::new(gpu, (mode, snapshot), &vm, slot, &memory, &routes))
-            .transpose()?;
         let mut functions: BTreeMap<u8, Arc<dyn Function>> = BTreeMap::new();
-        let (gpu, watcher, part) = match device {
-            Some(Device { gpu, function, watcher, part }) => {
-                functions.insert(GPU_DEVICE, Arc::new(function));
-                (Some(gpu), watcher, Some(part))
-            }
-            None => (None, None, None),
-        };
+        let (mut gpus, mut watchers, mut part) = (Vec::new(), Vec::new(), None);
+        let configs = std::mem::take(&mut config.gpus);
+        for (at, gpu) in configs.iter().enumerate() {
+            let number = device_numbers::of_gpu(at, configs.len());
+            let gpu = GpuConfig { number: at as u8, ..gpu.clone() };
+            let slot = slot + at as u32 * Device::SLOTS;
+            let device = Device::new((gpu, number), (mode, snapshot), (&vm, slot), &memory, &routes)?;
+            functions.insert(number, Arc::new(device.function));
+            gpus.push(device.gpu);
+            watchers.extend(device.watcher);
+            // A machine with several is not saved.
+            part = part.or(Some(device.part));
+        }
+        gpus::connect(&gpus.iter().collect::<Vec<_>>())
+            .map_err(|error| KvmError::Config(format!("{} GPUs: {error}", gpus.len())))?;
         let saved = snapshot.map(|snapshot| &*snapshot.state.virtio);
         let devices = virtio_devices(&mut config)?;
         if saved.is_some_and(|saved| {
@@ -252,8 +256,8 @@ impl Machine {
             gate: Shut(gate),
             saver: Arc::new(saver),
             resumed: snapshot.is_some(),
-            gpu,
-            watcher,
+            gpus,
+            watchers,
             console,
             ending,
             input: config.input,
@@ -264,9 +268,14 @@ impl Machine {
         })
     }
 
-    /// Returns the device, if the machine has one.
+    /// Returns the first GPU, if the machine has one.
     pub fn gpu(&self) -> Option<&Arc<Gpu>> {
-        self.gpu.as_ref()
+        self.gpus.first()
+    }
+
+    /// Returns all GPUs, in the order in which the guest finds them.
+    pub fn gpus(&self) -> &[Arc<Gpu>] {
+        &self.gpus
     }
 
     /// Returns the saver of this machine, for use while it runs.
@@ -288,8 +297,8 @@ impl Machine {
         let signals = self.catch_signals.then(Signals::catch).transpose().map_err(step("catch signals"))?;
         let input = self.input.take().map(Input::new).transpose().map_err(step("take the terminal"))?;
         let started = Instant::now();
-        if let Some(gpu) = self.gpu.as_ref().filter(|_| self.resumed) {
-            gpu.resume();
+        if self.resumed {
+            self.gpus.iter().for_each(|gpu| gpu.resume());
         }
         let vcpus: Vec<Vcpu> = (0u8..)
             .zip(std::mem::take(&mut self.vcpus))
@@ -305,10 +314,8 @@ impl Machine {
         let ran = started.elapsed();
         self.console.close();
         drop(vcpus);
-        drop(self.watcher.take());
-        if let Some(gpu) = &self.gpu {
-            gpu.stop();
-        }
+        self.watchers.clear();
+        self.gpus.iter().for_each(|gpu| gpu.stop());
         output(&self.console.take());
         looped?;
         let end = self.ending.reason().unwrap_or(End::Timeout(limit));
@@ -317,13 +324,13 @@ impl Machine {
             setup: self.setup,
             ran,
             exits: self.board.exits(),
-            stats: self.gpu.as_ref().map(|gpu| gpu.stats()).unwrap_or_default(),
-            unmodelled: self.gpu.as_ref().map(|gpu| gpu.unmodelled()).unwrap_or_default(),
+            stats: self.gpus.iter().map(|gpu| gpu.stats()).fold(Stats::default(), Stats::plus),
+            unmodelled: self.gpus.iter().flat_map(|gpu| gpu.unmodelled()).collect(),
         })
     }
 }
 
-/// The GPU, connected to its machine.
+/// A GPU, connected to its machine.
 struct Device {
     gpu: Arc<Gpu>,
     function: GpuFunction,
@@ -332,11 +339,14 @@ struct Device {
 }
 
 impl Device {
+    /// Slots of the VM that a GPU takes: for VRAM, and for pages of doorbells.
+    const SLOTS: u32 = 1 + Doorbells::SLOTS;
+
+    /// Makes a GPU with a device number, which takes slots of the VM from `slot` on.
     fn new(
-        config: GpuConfig,
+        (config, number): (GpuConfig, u8),
         (doorbells, snapshot): (DoorbellMode, Option<&Snapshot>),
-        vm: &Arc<VmFd>,
-        slot: u32,
+        (vm, slot): (&Arc<VmFd>, u32),
         memory: &GuestMemoryMmap,
         routes: &Arc<Routes>,
     ) -> Result<Self, KvmError> {
@@ -351,8 +361,7 @@ impl Device {
         let bells = SharedMemory::new("belfry-doorbells", DOORBELL_BAR_SIZE)
             .map_err(step("get memory for doorbells"))?;
         let map = |memory: &SharedMemory| memory.map().map_err(step("map device memory"));
-        let vectors: Arc<Vectors> =
-            routes.vectors(GPU_DEVICE, MSIX_VECTORS).map_err(step("route interrupts"))?;
+        let vectors: Arc<Vectors> = routes.vectors(number, MSIX_VECTORS).map_err(step("route interrupts"))?;
         let interrupts = vectors.clone();
         let resources = Resources {
             vram: region,
@@ -385,6 +394,7 @@ impl Device {
 /// Returns the name of a part of the machine that no snapshot can hold, if there is one.
 fn beyond_saving(config: &Config) -> Option<&'static str> {
     [
+        (config.gpus.len() > 1, "several GPUs"),
         (!config.shares.is_empty(), "shared folders"),
         (config.network.is_some(), "a network card"),
         (config.huge_pages == HugePages::Reserved, "memory of reserved huge pages"),
@@ -469,3 +479,6 @@ fn apertures(memory: u64, address_bits: u32) -> Apertures {
     let end = 1u64 << address_bits.clamp(33, 46);
     Apertures([(LOW_RAM_END, LOW_APERTURE_END), (high.next_multiple_of(1 << 30), end - 1)])
 }
+
+#[cfg(test)]
+mod tests;

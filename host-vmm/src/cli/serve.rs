@@ -1,12 +1,14 @@
 //! `belfry serve`.
 
+use std::panic::resume_unwind;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use belfry_machine::signals::Signals;
 use belfry_vfio_user::server::CLIENT_TIMEOUT;
-use belfry_vfio_user::{DoorbellMode, qemu_device, serve_gpu};
+use belfry_vfio_user::{DoorbellMode, GpuFunction, Server, ServerError, StopHandle, qemu_device, serve_gpus};
 use clap::Args;
 
 use super::inspect::InspectFlags;
@@ -50,23 +52,33 @@ pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
     let signals = Signals::catch().context("cannot catch signals")?;
     let recorded = args.record.start()?;
     config.record = recorded.as_ref().map(Recorded::recording);
-    let mut server = serve_gpu(&args.socket, config, args.doorbell)?;
-    server.set_client_timeout(Duration::from_secs(args.client_timeout));
-    let stop = server.stop_handle();
+    // A socket for each GPU of the machine.
+    let sockets = [std::path::absolute(&args.socket)?];
+    let gpus = sockets.iter().map(PathBuf::as_path).zip([config]);
+    let mut servers = serve_gpus(gpus, args.doorbell)?;
+    servers.iter_mut().for_each(|server| server.set_client_timeout(Duration::from_secs(args.client_timeout)));
+    let stops: Vec<_> = servers.iter().map(Server::stop_handle).collect();
+    // Tools look at the first one.
+    let first = Arc::clone(servers.first().context("no GPU to serve")?.function().gpu());
     let inspect = args.inspect.options(&args.gpu.symbols);
-    let _inspector = inspect.map(|options| look_at(server.function().gpu(), &options)).transpose()?;
+    let _inspector = inspect.map(|options| look_at(&first, &options)).transpose()?;
+    let stop_all = stops.clone();
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         signals.wait();
-        stop.stop();
+        stop_all.iter().for_each(StopHandle::stop);
     })?;
-    let path = std::path::absolute(&args.socket)?;
-    say!("listening on {}; give QEMU (10.1 or newer) memory it can share, and this device:", path.display());
-    say!("  -object memory-backend-memfd,id=ram,size=1G,share=on -machine q35,memory-backend=ram \\");
-    say!("  -device '{}'", qemu_device(&path));
-    let ended = server.run();
+    for path in &sockets {
+        say!(
+            "listening on {}; give QEMU (10.1 or newer) memory it can share, and this device:",
+            path.display()
+        );
+        say!("  -object memory-backend-memfd,id=ram,size=1G,share=on -machine q35,memory-backend=ram \\");
+        say!("  -device '{}'", qemu_device(path));
+    }
+    let ended = run_all(&mut servers, &stops);
     if let Some(recorded) = recorded {
         // However the server has ended, the record ends with the device.
-        server.function().gpu().stop();
+        first.stop();
         recorded.finish();
     }
     if let Some(recording) = recording {
@@ -74,4 +86,23 @@ pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
     }
     ended?;
     Ok(interrupted_status().unwrap_or(0))
+}
+
+/// Runs the servers of a machine until one of them ends, which ends the others; the first error counts.
+fn run_all(servers: &mut [Server<GpuFunction>], stops: &[StopHandle]) -> Result<(), ServerError> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = servers
+            .iter_mut()
+            .map(|server| {
+                scope.spawn(move || {
+                    let ended = server.run();
+                    stops.iter().for_each(StopHandle::stop);
+                    ended
+                })
+            })
+            .collect();
+        let ended =
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        ended.fold(Ok(()), Result::and)
+    })
 }

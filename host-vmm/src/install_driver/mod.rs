@@ -202,7 +202,7 @@ fn boot(
         let boot_timeout = if accelerator == Accelerator::Kvm { KVM_BOOT } else { default.boot_timeout };
         let config = GuestConfig {
             machine: MachineConfig::Qemu(qemu),
-            gpu: None,
+            gpus: Vec::new(),
             memory: MEMORY,
             system: Some(DiskConfig { path: copy.path().to_owned(), ..disk.clone() }),
             network: network == Network::User,

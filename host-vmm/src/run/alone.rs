@@ -29,7 +29,7 @@ pub(super) fn from_snapshot(
         interrupt_pin: saved.interrupt_pin,
         msix_table: saved.msix_table,
         poll_doorbells: saved.poll_doorbells,
-        ..as_saved(&saved, &options.gpu)
+        ..as_saved(&saved, &options.gpus.first)
     };
     let counting = Watch::counting(&mut config);
     let alone = snapshot.resume(config)?;

@@ -82,7 +82,7 @@ impl Job<'_> {
             Err(error) => return self.hosted_instead(error, output),
         };
         // A record is of one GPU: after a guest that does not boot, no other one can be recorded.
-        let is_only_one = self.options.gpu.record.is_some();
+        let is_only_one = self.options.gpus.first.record.is_some();
         let why_not_kvm = match (self.doorbell_on_kvm(), own_machine::usable(self.cache)) {
             (Err(error), _) => error.to_string(),
             (_, Err(error)) => error.to_string(),
@@ -119,9 +119,9 @@ impl Job<'_> {
         }
         let errand = self.errand()?;
         let parts = self.parts()?;
-        let mut gpu = self.options.gpu.clone();
-        let watch = Watch::over(&mut gpu, self.options.snapshot.as_ref());
-        let options = RunOptions { gpu, ..self.options.clone() };
+        let mut gpus = self.options.gpus.clone();
+        let watch = Watch::over(&mut gpus.first, self.options.snapshot.as_ref());
+        let options = RunOptions { gpus, ..self.options.clone() };
         let job = Job { options: &options, ..*self };
         let guest = match options.warm {
             false => job.boot_on_kvm(&parts)?,
@@ -136,7 +136,7 @@ impl Job<'_> {
         let machine = MachineConfig::Kvm(KvmConfig { doorbell, huge_pages: self.options.machine.huge_pages });
         let config = self.config(machine)?;
         let place = warm::place(&parts.image, &config, doorbell, self.cache)?;
-        match warm::resume(&place, self.options.gpu.clone(), self.cache) {
+        match warm::resume(&place, self.options.gpus.first.clone(), self.cache) {
             Ok(Some(guest)) => {
                 self.progress.line("going on from a guest that has booted");
                 let (mode, accelerator, driver) = (Mode::Kvm, Accelerator::Kvm, Some(Duration::ZERO));
@@ -195,7 +195,7 @@ impl Job<'_> {
         let terminal = terminal.map_err(RunError::Terminal)?.map(Arc::new);
         Ok(GuestConfig {
             machine,
-            gpu: Some(self.options.gpu.clone()),
+            gpus: self.options.gpus.all(),
             cpus: cpus.map_or(default.cpus, u32::from),
             memory: memory.unwrap_or(if self.options.root.is_some() { ROOT_MEMORY } else { default.memory }),
             disks,
@@ -209,7 +209,7 @@ impl Job<'_> {
 
     /// Returns the doorbell mode of Belfry's own machine.
     fn doorbell_on_kvm(&self) -> Result<belfry_machine::DoorbellMode, NoSuchWay> {
-        doorbell::on_kvm(self.options.doorbell, self.options.gpu.works_on_copy())
+        doorbell::on_kvm(self.options.doorbell, self.options.gpus.first.works_on_copy())
     }
 
     fn boot_on_kvm(&self, parts: &Parts) -> Result<Booted, RunError> {
@@ -244,12 +244,13 @@ impl Job<'_> {
         };
         match (choose_accelerator(self.cache, &program), accelerator_is_forced()) {
             // A record is of one GPU, so that a failed boot is not followed by a second one.
-            (Accelerator::Kvm, false) if self.options.gpu.record.is_none() => attempt(Accelerator::Kvm)
-                .or_else(|error| {
+            (Accelerator::Kvm, false) if self.options.gpus.first.record.is_none() => {
+                attempt(Accelerator::Kvm).or_else(|error| {
                     let text = format!("the guest does not boot with KVM, translating instead: {error}");
                     self.progress.line(&text);
                     attempt(Accelerator::Tcg)
-                }),
+                })
+            }
             (accelerator, _) => attempt(accelerator),
         }
     }
@@ -310,7 +311,7 @@ impl Job<'_> {
         }
         let driver = driver.map_or_else(|| guest.load_driver(), Ok)?;
         guest.enter_root()?;
-        let is_recorded = driver_trace::start(&mut guest, &self.options.gpu)?;
+        let is_recorded = driver_trace::start(&mut guest, &self.options.gpus.first)?;
         let started = Instant::now();
         errand.send(&mut guest)?;
         log::debug!(target: "run", "files sent in {:?}", started.elapsed());

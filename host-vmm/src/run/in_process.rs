@@ -25,7 +25,7 @@ pub(super) fn run(
         launch::check(&arguments).map_err(RunError::Arguments)?;
     }
     let around = Around { inspect: options.inspect.as_ref(), snapshot: options.snapshot.as_ref() };
-    let outcome = hosted::run((&options.gpu, around), program, &arguments, options.timeout, output)?;
+    let outcome = hosted::run((&options.gpus, around), program, &arguments, options.timeout, output)?;
     Ok(RunReport {
         mode: Mode::Hosted,
         program: program.to_owned(),

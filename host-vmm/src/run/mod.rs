@@ -33,12 +33,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belfry_channel::path::{self, PathError};
-use belfry_device::{Gpu, GpuConfig};
+use belfry_device::Gpu;
 use belfry_guest::{GuestError, Share, Stream};
 use belfry_image::rootfs::{Root, RootFsError};
 use belfry_image::{Cache, CacheError, ImageError, Progress};
 use belfry_machine::snapshot::SnapshotError;
-use belfry_machine::{DiskConfig, HugePages, KvmError};
+use belfry_machine::{DiskConfig, Gpus, HugePages, KvmError};
 use serde::Serialize;
 
 use crate::doorbell::{Doorbell, NoSuchWay};
@@ -154,8 +154,8 @@ pub struct RunOptions {
     pub program: Vec<String>,
     /// The suite of belfry's that the program is, if it is one; it runs in a guest with a root file system.
     pub suite: Option<Suite>,
-    /// The device.
-    pub gpu: GpuConfig,
+    /// The GPUs.
+    pub gpus: Gpus,
     /// Way of doorbells, if it is not the mode's default; hosted programs have no choice.
     pub doorbell: Option<Doorbell>,
     /// The machine of a guest.
@@ -195,7 +195,7 @@ impl Default for RunOptions {
             guest: GuestKind::Debian,
             program: Vec::new(),
             suite: None,
-            gpu: GpuConfig::default(),
+            gpus: Gpus::default(),
             doorbell: None,
             machine: MachineOptions::default(),
             system: None,

@@ -23,10 +23,10 @@ pub(super) fn bare_metal_guest(options: &RunOptions, output: Output<'_>) -> Resu
             "the bare-metal guest takes no program, no files, no kernel arguments (--append) and no other machine",
         ));
     }
-    let doorbells = doorbell::on_kvm(options.doorbell, options.gpu.works_on_copy())?;
+    let doorbells = doorbell::on_kvm(options.doorbell, options.gpus.first.works_on_copy())?;
     let kernel = belfry_image::bare_metal::obtain(&Cache::open()?, &belfry_embedded::PARTS)?;
     let config = |gpu| bare_metal::config(&kernel, gpu, doorbells);
-    let report = run(options, options.gpu.clone(), output, |gpu| Machine::new(config(gpu)))?;
+    let report = run(options, options.gpus.first.clone(), output, |gpu| Machine::new(config(gpu)))?;
     Ok(RunReport { kernel: Some("bare-metal".to_owned()), program: "bare-metal".to_owned(), ..report })
 }
 
@@ -38,12 +38,12 @@ pub(super) fn from_snapshot(
 ) -> Result<RunReport, RunError> {
     let snapshot = Snapshot::open(file).map_err(KvmError::from)?;
     let Some(saved) = snapshot.gpu() else { return Err(RunError::WrongGuest("the snapshot has no GPU")) };
-    let gpu = resumed::as_saved(&saved, &options.gpu);
+    let gpu = resumed::as_saved(&saved, &options.gpus.first);
     if snapshot.has_channel() {
         return resumed::run(options, (file, &snapshot), gpu, output);
     }
     let make = |gpu| {
-        let config = Config { gpu: Some(gpu), catch_signals: true, ..snapshot.config() };
+        let config = Config { gpus: vec![gpu], catch_signals: true, ..snapshot.config() };
         Machine::resume(&snapshot, config)
     };
     let report = run(options, gpu, output, make)?;

@@ -44,7 +44,7 @@ pub(super) fn run(
             "the guest of the snapshot runs no program; `run --warm` goes on from it",
         ));
     };
-    let is_recorded = driver_trace::start(&mut guest, &options.gpu)?;
+    let is_recorded = driver_trace::start(&mut guest, &options.gpus.first)?;
     // The guest can be saved again.
     guest.keep(Some((id, argv)));
     let inspector = inspected(options, guest.gpu())?;

@@ -96,7 +96,7 @@ pub(super) fn run(
     output: Output<'_>,
 ) -> Result<RunReport, RunError> {
     refuse(options)?;
-    if driver_trace::is_asked_for(&options.gpu) {
+    if driver_trace::is_asked_for(&options.gpus.first) {
         driver_trace::note_absence(
             &"that is a system of its own, in which root reads /sys/kernel/debug/dri/*/belfry_trace",
         );
@@ -122,7 +122,7 @@ pub(super) fn run(
         disk: disk.clone(),
         uefi,
         disks,
-        gpu: options.gpu.clone(),
+        gpus: options.gpus.all(),
         cpus: cpus.map_or_else(|| belfry_guest::GuestConfig::default().cpus, u32::from),
         memory: memory.unwrap_or(MEMORY),
         network: options.network,

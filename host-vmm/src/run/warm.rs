@@ -41,7 +41,7 @@ pub(super) fn place(
         Ok(format!("{device} {inode} {bytes} {}.{}", metadata.mtime(), metadata.mtime_nsec()))
     };
     let GpuConfig { chip, xccs, partition, cus, vram_size, deterministic, quantum, .. } =
-        config.gpu.clone().unwrap_or_default();
+        config.gpus.first().cloned().unwrap_or_default();
     // The program itself: another build may save other state, or read the saved state in another way.
     let program = identity(Path::new("/proc/self/exe"))?;
     let kernel = identity(&image.kernel.image)?;

@@ -121,7 +121,7 @@ impl InGuest {
         let (image, machine) = parts(machine, &cache, &Progress::new())?;
         // Only a device that begins with a plan can be given another plan later.
         let gpu = GpuConfig { faults: Plan::counting(), ..gpu.clone() };
-        let config = GuestConfig { machine, gpu: Some(gpu), ..GuestConfig::default() };
+        let config = GuestConfig { machine, gpus: vec![gpu], ..GuestConfig::default() };
         let program = [EXAMPLES.to_owned()].iter().chain(program).cloned().collect();
         Ok(Self { config, cache, image, program, limit, guest: None, booted: None, resumed: false, read: 0 })
     }
@@ -160,7 +160,7 @@ impl InGuest {
 
     /// Returns a guest that has just booted.
     fn another(&mut self) -> Result<Guest, GuestError> {
-        if let (Some(snapshot), Some(gpu)) = (&self.booted, &self.config.gpu) {
+        if let (Some(snapshot), Some(gpu)) = (&self.booted, self.config.gpus.first()) {
             self.resumed = true;
             return Guest::resume(snapshot, gpu.clone(), &self.cache).map(|(guest, _)| guest);
         }

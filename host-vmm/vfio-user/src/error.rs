@@ -44,6 +44,9 @@ pub enum SetupError {
     /// The device refused its configuration or resources.
     #[error(transparent)]
     Device(#[from] belfry_device::Error),
+    /// More devices than reach each other.
+    #[error(transparent)]
+    Peers(#[from] belfry_device::memory::NoSuchPeer),
     /// The server could not start.
     #[error(transparent)]
     Server(#[from] ServerError),

@@ -141,6 +141,29 @@ pub fn serve_gpu(
     Ok(Server::bind(path, function, regions, irqs, system)?)
 }
 
+/// Does the same for the GPUs of one machine, of which each has a socket, and reaches the VRAM of all others.
+///
+/// # Errors
+///
+/// As [`serve_gpu`]; more GPUs than reach each other.
+pub fn serve_gpus<'a>(
+    gpus: impl IntoIterator<Item = (&'a Path, GpuConfig)>,
+    doorbell: DoorbellMode,
+) -> Result<Vec<Server<GpuFunction>>, SetupError> {
+    let numbered = gpus.into_iter().enumerate().map(|(number, (path, config))| {
+        let number = u8::try_from(number).unwrap_or(u8::MAX);
+        serve_gpu(path, GpuConfig { number, ..config }, doorbell)
+    });
+    let servers = numbered.collect::<Result<Vec<_>, _>>()?;
+    for (own, server) in servers.iter().enumerate() {
+        for (number, other) in (0u8..=u8::MAX).zip(&servers).filter(|(number, _)| usize::from(*number) != own)
+        {
+            server.function().gpu.set_peer(number, Some(other.function().gpu.as_peer()))?;
+        }
+    }
+    Ok(servers)
+}
+
 /// Returns the argument that makes QEMU use a server on `path`.
 #[must_use]
 pub fn qemu_device(path: &Path) -> String {

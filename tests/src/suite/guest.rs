@@ -98,7 +98,7 @@ fn boot(root: &Root, progress: &Progress) -> Result<(Guest, RootDisk)> {
     let root = DiskConfig { format: DiskFormat::Raw, ..DiskConfig::new(&disk.path) };
     // As much VRAM as under `belfry exec`: one case allocates as much as a guest has by default.
     let gpu = GpuConfig { vram_size: 1 << 30, ..GpuConfig::default() };
-    let config = GuestConfig { memory: 4 << 30, root: Some(root), gpu: Some(gpu), ..GuestConfig::default() };
+    let config = GuestConfig { memory: 4 << 30, root: Some(root), gpus: vec![gpu], ..GuestConfig::default() };
     let step = progress.spinner("booting the guest");
     let mut guest = Guest::boot(&image, &config, &cache)?;
     guest.load_driver()?;

@@ -1,6 +1,6 @@
 //! QEMU's command line.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use belfry_channel::PORT;
 use belfry_vfio_user::qemu_device;
@@ -19,7 +19,8 @@ pub(super) struct Machine<'a> {
     pub(super) console: &'a Path,
     /// The socket of a terminal at that port.
     pub(super) terminal: Option<&'a Path>,
-    pub(super) gpu: Option<&'a Path>,
+    /// The sockets of the GPUs' servers.
+    pub(super) gpus: &'a [PathBuf],
 }
 
 /// System that the machine boots.
@@ -121,7 +122,7 @@ pub(super) fn arguments(machine: &Machine<'_>) -> Vec<String> {
             .map(str::to_owned),
         );
     }
-    if let Some(socket) = machine.gpu {
+    for socket in machine.gpus {
         arguments.extend(["-device".to_owned(), qemu_device(socket)]);
     }
     arguments
@@ -201,7 +202,7 @@ mod tests {
             },
             console: Path::new("/c,d/console.log"),
             terminal: None,
-            gpu: Some(Path::new("/g/gpu.sock")),
+            gpus: &["/g/gpu.sock".into(), "/g/second.sock".into()],
         };
         let text = arguments(&machine).join(" ");
         for part in [
@@ -213,11 +214,12 @@ mod tests {
             "name=org.belfry.0",
             "socket,id=monitor,server=on,wait=off,path=/c,,d/monitor.sock -mon chardev=monitor,mode=control",
             r#"{"driver":"vfio-user-pci","socket":{"path":"/g/gpu.sock","type":"unix"}}"#,
+            r#"{"driver":"vfio-user-pci","socket":{"path":"/g/second.sock","type":"unix"}}"#,
         ] {
             assert!(text.contains(part), "{part} is not in {text}");
         }
         let terminal = Some(Path::new("/c/terminal.sock"));
-        let machine = Machine { gpu: None, terminal, ..machine };
+        let machine = Machine { gpus: &[], terminal, ..machine };
         let without = arguments(&machine).join(" ");
         assert!(without.contains("socket,id=console,path=/c/terminal.sock,logfile=/c,,d/console.log"));
         assert!(!without.contains("vfio-user"));

@@ -19,7 +19,7 @@ use belfry_device::{Gpu, GpuConfig};
 use belfry_image::{Cache, Freshness, GuestImage, ImageError, Progress, artifacts};
 use belfry_process::child::{KillOnDrop, die_with_parent, forgo_set_id};
 use belfry_process::scratch::Scratch;
-use belfry_vfio_user::{ServerError, StopHandle, serve_gpu};
+use belfry_vfio_user::{ServerError, StopHandle, serve_gpus};
 
 use super::config::{GuestConfig, QemuConfig, SystemConfig};
 use super::host::Host;
@@ -36,7 +36,7 @@ const MONITOR: &str = "monitor.sock";
 
 /// Parts of a machine.
 struct Parts<'a> {
-    gpu: Option<&'a GpuConfig>,
+    gpus: &'a [GpuConfig],
     terminal: Option<&'a Arc<Terminal>>,
     cpus: u32,
     memory: u64,
@@ -45,12 +45,13 @@ struct Parts<'a> {
     more: Vec<String>,
 }
 
-/// QEMU's process, the device's server, and the files between them.
+/// QEMU's process, the devices' servers, and the files between them.
 #[derive(Debug)]
 pub(super) struct QemuHost {
     qemu: KillOnDrop,
-    gpu: Option<Arc<Gpu>>,
-    server: Option<(StopHandle, JoinHandle<Result<(), ServerError>>)>,
+    gpus: Vec<Arc<Gpu>>,
+    /// One for each GPU.
+    servers: Vec<(StopHandle, JoinHandle<Result<(), ServerError>>)>,
     console: ConsoleLog,
     directory: Scratch,
     initramfs: Option<PathBuf>,
@@ -93,7 +94,7 @@ impl QemuHost {
         };
         let (cpus, memory) = (config.cpus, config.memory);
         let parts =
-            Parts { gpu: config.gpu.as_ref(), terminal: config.terminal.as_ref(), cpus, memory, boot, more };
+            Parts { gpus: &config.gpus, terminal: config.terminal.as_ref(), cpus, memory, boot, more };
         let mut host = Self::launch(parts, directory, qemu, cache)?;
         host.initramfs = Some(initramfs);
         Ok((host, listener))
@@ -121,7 +122,7 @@ impl QemuHost {
         }
         let (cpus, memory, boot) = (config.cpus, config.memory, Boot::Disk);
         let parts =
-            Parts { gpu: Some(&config.gpu), terminal: config.terminal.as_ref(), cpus, memory, boot, more };
+            Parts { gpus: &config.gpus, terminal: config.terminal.as_ref(), cpus, memory, boot, more };
         Self::launch(parts, directory, &config.qemu, cache)
     }
 
@@ -132,20 +133,19 @@ impl QemuHost {
         cache: &Cache,
     ) -> Result<Self, GuestError> {
         let path = |name: &str| directory.path().join(name);
-        let gpu_socket = path("gpu.sock");
-        let (gpu, server) = match parts.gpu {
-            Some(gpu) => {
-                let mut server = serve_gpu(&gpu_socket, gpu.clone(), qemu.doorbell)?;
-                let stop = server.stop_handle();
-                let gpu = server.function().gpu().clone();
-                let thread = std::thread::Builder::new()
-                    .name("vfio-user".into())
-                    .spawn(move || server.run())
-                    .map_err(failed("server thread"))?;
-                (Some(gpu), Some((stop, thread)))
-            }
-            None => (None, None),
-        };
+        let sockets: Vec<PathBuf> =
+            (0..parts.gpus.len()).map(|number| path(&format!("gpu{number}.sock"))).collect();
+        let servers = sockets.iter().map(PathBuf::as_path).zip(parts.gpus.iter().cloned());
+        let (mut gpus, mut threads) = (Vec::new(), Vec::new());
+        for mut server in serve_gpus(servers, qemu.doorbell)? {
+            let stop = server.stop_handle();
+            gpus.push(server.function().gpu().clone());
+            let thread = std::thread::Builder::new()
+                .name("vfio-user".into())
+                .spawn(move || server.run())
+                .map_err(failed("server thread"))?;
+            threads.push((stop, thread));
+        }
         let terminal_socket = path("terminal.sock");
         let terminal = parts.terminal.map(|_| UnixListener::bind(&terminal_socket)).transpose();
         let terminal = terminal.map_err(failed("the guest's terminal"))?;
@@ -166,7 +166,7 @@ impl QemuHost {
             boot: parts.boot,
             console: &console,
             terminal: terminal.is_some().then_some(&*terminal_socket),
-            gpu: gpu.is_some().then_some(&*gpu_socket),
+            gpus: &sockets,
         }));
         command.args(parts.more);
         let stderr = fs::File::create(path("qemu.log")).map_err(failed("QEMU's log"))?;
@@ -184,7 +184,7 @@ impl QemuHost {
             _ => None,
         };
         let console = ConsoleLog::new(console).map_err(failed("the guest's console"))?;
-        Ok(Self { qemu, gpu, server, console, directory, initramfs: None, terminal })
+        Ok(Self { qemu, gpus, servers: threads, console, directory, initramfs: None, terminal })
     }
 
     /// Returns true if QEMU has ended without an error.
@@ -192,16 +192,18 @@ impl QemuHost {
         self.qemu.0.try_wait().ok().flatten().is_some_and(|status| status.success())
     }
 
-    fn stop_server(&mut self) -> Result<(), GuestError> {
-        let Some((stop, thread)) = self.server.take() else { return Ok(()) };
-        stop.stop();
-        match thread.join() {
+    fn stop_servers(&mut self) -> Result<(), GuestError> {
+        let servers = std::mem::take(&mut self.servers);
+        servers.iter().for_each(|(stop, _)| stop.stop());
+        // All of them end, whatever one of them says.
+        let ended = servers.into_iter().map(|(_, thread)| match thread.join() {
             Ok(result) => Ok(result?),
             Err(_) => Err(GuestError::Io {
                 what: "the vfio-user server".into(),
                 source: io::Error::other("it panicked; this is a bug in belfry"),
             }),
-        }
+        });
+        ended.fold(Ok(()), Result::and)
     }
 }
 
@@ -235,7 +237,7 @@ impl Host for QemuHost {
     }
 
     fn gpu(&self) -> Option<&Arc<Gpu>> {
-        self.gpu.as_ref()
+        self.gpus.first()
     }
 
     fn ended(&mut self) -> Option<String> {
@@ -258,8 +260,8 @@ impl Host for QemuHost {
     }
 
     fn check(&mut self) -> Result<(), GuestError> {
-        if self.server.as_ref().is_some_and(|(_, thread)| thread.is_finished()) {
-            self.stop_server()?;
+        if self.servers.iter().any(|(_, thread)| thread.is_finished()) {
+            self.stop_servers()?;
         }
         Ok(())
     }
@@ -282,10 +284,8 @@ impl Host for QemuHost {
     fn stop(&mut self) -> Result<(), GuestError> {
         let _ = self.qemu.0.kill();
         let _ = self.qemu.0.wait();
-        let stopped = self.stop_server();
-        if let Some(gpu) = &self.gpu {
-            gpu.stop();
-        }
+        let stopped = self.stop_servers();
+        self.gpus.iter().for_each(|gpu| gpu.stop());
         stopped
     }
 }

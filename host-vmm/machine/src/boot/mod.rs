@@ -13,7 +13,7 @@ mod elf;
 mod entry;
 mod file;
 #[cfg(test)]
-mod handmade;
+pub(crate) mod handmade;
 mod map;
 mod start_info;
 #[cfg(test)]

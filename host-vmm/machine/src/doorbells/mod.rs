@@ -37,6 +37,9 @@ pub(super) enum Doorbells {
 }
 
 impl Doorbells {
+    /// Slots of the VM that the doorbells of a GPU take at most.
+    pub(super) const SLOTS: u32 = pages::WINDOWS;
+
     /// Makes the doorbells over `memory`; if they need slots of the VM, they take those from `first_slot` on.
     pub(super) fn new(
         mode: DoorbellMode,
@@ -50,7 +53,7 @@ impl Doorbells {
             DoorbellMode::Ioeventfd => Some(Self::Wakeups(Wakeups::new(Arc::clone(vm), gpu)?)),
             DoorbellMode::Adaptive => {
                 pages::keep_other_translations(vm);
-                let slots = (first_slot..first_slot + pages::WINDOWS)
+                let slots = (first_slot..first_slot + Self::SLOTS)
                     .map(|slot| Ok(Window::new(Arc::clone(vm), slot, memory.map()?)))
                     .collect::<io::Result<_>>()?;
                 Some(Self::Pages(Pages::new(slots, Arc::clone(gpu), Pace::default())))

@@ -117,7 +117,7 @@ impl Snapshot {
         Config {
             memory: self.head.ram.length,
             cpus: self.head.cpus,
-            gpu: self.gpu(),
+            gpus: self.gpu().into_iter().collect(),
             disks: self.state.virtio.iter().filter_map(disk_of).collect(),
             doorbells: DOORBELLS.get(usize::from(self.state.doorbells)).copied().unwrap_or_default(),
             ..Config::new(&self.path)

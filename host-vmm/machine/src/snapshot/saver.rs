@@ -41,6 +41,7 @@ pub(in super::super) struct Whole {
     pub(in super::super) memory: GuestMemoryMmap,
     /// The serial port's interrupt.
     pub(in super::super) line: EventFd,
+    /// The only GPU; a machine with several is refused.
     pub(in super::super) gpu: Option<SavedPart>,
     pub(in super::super) mode: DoorbellMode,
     /// Paravirtual devices, by growing numbers.
