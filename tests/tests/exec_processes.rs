@@ -264,6 +264,24 @@ for line in open('/sys/class/kfd/kfd/topology/nodes/1/mem_banks/0/properties'):
     }
 }
 
+/// Copies between two GPUs.
+const SEVERAL: &str = include_str!("../programs/python/several_gpus.py");
+
+#[test]
+fn several_gpus_are_agents_that_reach_each_other() {
+    let tree = tree("rocm");
+    let agents = |options: &[&str]| {
+        let text = stdout(&exec(options, &tree, &["rocminfo"]).output().unwrap());
+        text.lines().filter(|line| line.split_whitespace().eq(["Device", "Type:", "GPU"])).count()
+    };
+    assert_eq!((agents(&["--gpus", "3"]), agents(&[])), (3, 1));
+    for chip in ["gfx1100", "gfx942"] {
+        let options = ["--gpus", "2", "--chip", chip];
+        let said = stdout(&exec(&options, &tree, &["python3", "-c", SEVERAL]).output().unwrap());
+        assert_eq!(said, "65536 words verified each way\n", "{chip}");
+    }
+}
+
 #[test]
 fn static_program_reads_the_topology_in_a_namespace() {
     let shell = "set -e; place=$(mktemp -d); trap 'rm -r $place' EXIT; cat > $place/main.c <<'END'

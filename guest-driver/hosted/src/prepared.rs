@@ -45,12 +45,18 @@ pub const RECORD_ENDING: &str = "record";
 /// Name of the settings file in the directory.
 pub const SETTINGS_FILE: &str = "settings";
 
-/// Name of the file in the directory by which processes tell each other how much of the card they use.
-pub const SHARED_FILE: &str = "shared";
+/// Most GPUs of a machine.
+pub const MAX_GPUS: usize = belfry_device::memory::MAX_PEERS;
+
+/// Name of the file in the directory by which processes tell each other how much they use of the card with this number.
+#[must_use]
+pub fn shared_file(gpu: usize) -> String {
+    if gpu == 0 { "shared".to_owned() } else { format!("shared{gpu}") }
+}
 /// Bytes of that file, zeros at first.
 pub const SHARED_SIZE: usize = 64 << 10;
 
-/// Name of the file in the directory with the properties that the files of the card are made of.
+/// Name of the file in the directory with the properties that the files of the cards are made of: a list of [`PreparedCard`].
 pub const CARD_FILE: &str = "card";
 
 /// Way in which the threads of a program wait for signals of ROCr.
@@ -89,7 +95,7 @@ impl std::fmt::Display for Wait {
     }
 }
 
-/// The card's file, as JSON. Files whose content changes are empty in the directory: they are made when they
+/// A card of that list. Files whose content changes are empty in the directory: they are made when they
 /// are opened.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct PreparedCard {
@@ -100,18 +106,21 @@ pub struct PreparedCard {
     pub device: String,
 }
 
-/// Directory of the hardware monitor below the PCI device's.
-pub const HWMON: &str = "hwmon/hwmon0";
-
-/// Path of a file of the card below the PCI device's directory.
+/// Directory of the hardware monitor of the card with this number below the PCI device's.
 #[must_use]
-pub fn card_path(path: &str) -> String {
-    path.strip_prefix("hwmon/").map_or_else(|| path.to_owned(), |name| format!("{HWMON}/{name}"))
+pub fn hwmon(gpu: usize) -> String {
+    format!("hwmon/hwmon{gpu}")
 }
 
-/// The settings file, as JSON.
+/// Path of a file of the card with this number below the PCI device's directory.
+#[must_use]
+pub fn card_path(gpu: usize, path: &str) -> String {
+    path.strip_prefix("hwmon/").map_or_else(|| path.to_owned(), |name| format!("{}/{name}", hwmon(gpu)))
+}
+
+/// A GPU of the settings file.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub struct Prepared {
+pub struct PreparedGpu {
     /// Chip.
     #[serde(with = "chip_name")]
     pub chip: &'static Model,
@@ -124,7 +133,26 @@ pub struct Prepared {
     pub cus: u32,
     /// Bytes of VRAM.
     pub vram: u64,
-    /// Threads that execute waves.
+    /// Bus number << 8 | device << 3 | function.
+    pub location_id: u32,
+    /// Minor number of the first render node.
+    pub render_minor: u32,
+}
+
+impl PreparedGpu {
+    /// Number of render nodes: one for each partition. It does not change.
+    #[must_use]
+    pub fn render_nodes(&self) -> u32 {
+        self.partition.partitions(self.xccs).unwrap_or(1)
+    }
+}
+
+/// The settings file, as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Prepared {
+    /// GPUs, in the order in which the driver binds to them: one to [`MAX_GPUS`].
+    pub gpus: Vec<PreparedGpu>,
+    /// Threads of each GPU that execute waves.
     pub workers: usize,
     /// Seed of a deterministic schedule.
     pub deterministic: Option<u64>,
@@ -141,10 +169,6 @@ pub struct Prepared {
     pub system_memory: u64,
     /// PCI domain.
     pub domain: u32,
-    /// Bus number << 8 | device << 3 | function.
-    pub location_id: u32,
-    /// Minor number of the render node.
-    pub render_minor: u32,
     /// Files, directories and links under `/sys` and `/dev` that are the GPU's: absolute paths, in the directory instead.
     pub paths: Vec<String>,
 }
@@ -203,42 +227,44 @@ mod partition_name {
 }
 
 impl Prepared {
-    /// Number of render nodes: one for each partition. It does not change.
-    #[must_use]
-    pub fn render_nodes(&self) -> u32 {
-        self.partition.partitions(self.xccs).unwrap_or(1)
+    /// Minor numbers of the render nodes of all partitions of all GPUs, by the numbers that the driver has for them.
+    pub fn render_minors(&self) -> impl Iterator<Item = u32> {
+        self.gpus.iter().flat_map(|gpu| (0..gpu.render_nodes()).map(|number| gpu.render_minor + number))
     }
 
-    /// Configuration of the device, in a program that reaches all of its own memory.
+    /// Configurations of the devices, in a program that reaches all of its own memory.
     #[must_use]
-    pub fn config(&self, poll_doorbells: bool) -> HostedConfig {
-        let gpu = GpuConfig {
-            chip: self.chip,
-            xccs: self.xccs,
-            partition: self.partition,
-            cus: self.cus,
-            vram_size: self.vram,
-            workers: self.workers,
-            deterministic: self.deterministic,
-            tier: self.tier,
-            matrices: self.matrices,
-            counts_code: self.counts_code,
-            quantum: Duration::from_millis(1),
-            poll_doorbells,
-            ..GpuConfig::default()
+    pub fn configs(&self, poll_doorbells: bool) -> Vec<HostedConfig> {
+        let one = |gpu: &PreparedGpu| {
+            let config = GpuConfig {
+                chip: gpu.chip,
+                xccs: gpu.xccs,
+                partition: gpu.partition,
+                cus: gpu.cus,
+                vram_size: gpu.vram,
+                workers: self.workers,
+                deterministic: self.deterministic,
+                tier: self.tier,
+                matrices: self.matrices,
+                counts_code: self.counts_code,
+                quantum: Duration::from_millis(1),
+                poll_doorbells,
+                ..GpuConfig::default()
+            };
+            HostedConfig {
+                gpu: config,
+                system_memory: usize::try_from(self.system_memory).unwrap_or(usize::MAX),
+                place: Place {
+                    domain: self.domain,
+                    location_id: gpu.location_id,
+                    render_minor: gpu.render_minor,
+                },
+                reach: Reach::Process,
+                pins: None,
+                pid: std::process::id(),
+            }
         };
-        HostedConfig {
-            gpu,
-            system_memory: usize::try_from(self.system_memory).unwrap_or(usize::MAX),
-            place: Place {
-                domain: self.domain,
-                location_id: self.location_id,
-                render_minor: self.render_minor,
-            },
-            reach: Reach::Process,
-            pins: None,
-            pid: std::process::id(),
-        }
+        self.gpus.iter().map(one).collect()
     }
 }
 
@@ -250,12 +276,18 @@ mod tests {
 
     #[test]
     fn settings_name_their_chip_and_are_none_for_one_that_there_is_not() {
-        let prepared = Prepared {
+        let gpu = PreparedGpu {
             chip: DEFAULT,
             xccs: 1,
             partition: ComputePartition::Spx,
             cus: 4,
             vram: 1 << 28,
+            location_id: 0x100,
+            render_minor: 128,
+        };
+        let second = PreparedGpu { location_id: 0x200, render_minor: 129, ..gpu.clone() };
+        let prepared = Prepared {
+            gpus: vec![gpu, second],
             workers: 1,
             deterministic: None,
             tier: Tier::Auto,
@@ -264,13 +296,16 @@ mod tests {
             code_folder: Some("/tmp/code".into()),
             system_memory: 1 << 30,
             domain: 0,
-            location_id: 0x100,
-            render_minor: 128,
             paths: Vec::new(),
         };
         let text = serde_json::to_string(&prepared).unwrap();
         assert_eq!(serde_json::from_str::<Prepared>(&text).unwrap(), prepared);
-        assert_eq!(prepared.config(false).gpu.chip, DEFAULT);
+        let places = prepared.configs(false).into_iter().map(|config| {
+            assert_eq!(config.gpu.chip, DEFAULT);
+            (config.place.location_id, config.place.render_minor)
+        });
+        assert_eq!(places.collect::<Vec<_>>(), [(0x100, 128), (0x200, 129)]);
+        assert_eq!(prepared.render_minors().collect::<Vec<_>>(), [128, 129]);
         let other = text.replace(DEFAULT.name, "gfx9000");
         let error = serde_json::from_str::<Prepared>(&other).unwrap_err().to_string();
         assert!(error.contains("gfx9000") && error.contains(DEFAULT.name), "{error}");

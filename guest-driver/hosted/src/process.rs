@@ -451,12 +451,13 @@ impl HostedProcess {
         mapped || self.hosted.pins().any_in(address as u64, end as u64)
     }
 
-    /// The map of doorbells that an address lies in, if it is one: its range, and where in the doorbell BAR of its GPU it begins.
-    pub fn doorbells_at(&self, address: usize) -> Option<(Range<usize>, u64)> {
+    /// The map of doorbells that an address lies in, if it is one: its range, its GPU, and where in the doorbell BAR of that one it begins.
+    pub fn doorbells_at(&self, address: usize) -> Option<(Range<usize>, Arc<HostedGpu>, u64)> {
         let maps = lock(&self.maps);
         let (&start, map) = maps.range(..=address).next_back()?;
         let end = start + map.len;
-        map.doorbells.as_ref().filter(|_| address < end).map(|(_, offset)| (start..end, *offset))
+        let doorbells = map.doorbells.as_ref().filter(|_| address < end);
+        doorbells.map(|(gpu, offset)| (start..end, gpu.clone(), *offset))
     }
 
     /// Tells the device that a mapped doorbell was written, and lets it execute short work on this thread.

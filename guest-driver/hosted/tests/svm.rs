@@ -157,7 +157,7 @@ fn prefetch_is_remembered_and_nothing_says_that_memory_has_moved() {
         let mut events = unsafe { File::from_raw_fd(args.anon_fd as i32) };
         events.write_all(&u64::MAX.to_le_bytes()).unwrap();
         let mut queue = client.create_queue().unwrap();
-        let before = client.process.figures(Source::Memory);
+        let before = client.process.figures(0, Source::Memory);
         for place in [client.gpu_id, KFD_IOCTL_SVM_LOCATION_SYSMEM, client.gpu_id] {
             let prefetch = attribute(KFD_IOCTL_SVM_ATTR_PREFETCH_LOC, place);
             set(&client, va, 2 * PAGE, &[prefetch]).unwrap();
@@ -171,7 +171,7 @@ fn prefetch_is_remembered_and_nothing_says_that_memory_has_moved() {
             // Both sides still have the same page, and the queue runs.
             decrement(&client, &mut queue, va);
         }
-        let after = client.process.figures(Source::Memory);
+        let after = client.process.figures(0, Source::Memory);
         assert_eq!((after.vram_used, after.gtt_used), (before.vram_used, before.gtt_used));
         let other = Client::open(&gpu);
         let mut said = [0; 4096];

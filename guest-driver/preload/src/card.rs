@@ -1,6 +1,6 @@
-//! Figures that the processes of one prepared directory add up for its card.
+//! Figures that the processes of one prepared directory add up for its cards.
 //!
-//! Each process has a device of its own; together they are the one card whose files the directory has. A file of slots
+//! Each process has devices of its own; together they are the cards whose files the directory has. For each card, a file of slots
 //! that all of them map tells the memory that each one has, and if its device executes waves. A process has a slot from
 //! its first opening of the GPU on; the slot of a process that has ended goes to the next one.
 #![expect(unsafe_code, reason = "maps memory that other processes map")]
@@ -15,7 +15,7 @@ use once_cell::race::OnceBox;
 use belfry_device::lock::{Mutex, rank};
 use belfry_device::{Activity, Busy, WholeCard};
 use belfry_kfd_hosted::card::{Figures, Load, Source, measure};
-use belfry_kfd_hosted::prepared::{SHARED_FILE, SHARED_SIZE};
+use belfry_kfd_hosted::prepared::{MAX_GPUS, SHARED_SIZE, shared_file};
 
 use crate::inside::inside;
 use crate::node::{raw_close, raw_open};
@@ -100,16 +100,19 @@ fn name() -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// The slots, and whether this process may have one; `None` where there are none.
-fn slots() -> Option<&'static (&'static [Slot], bool)> {
+/// The slots of a card, and whether this process may have one.
+type Slots = (&'static [Slot], bool);
+
+/// The slots of a card; `None` where there are none.
+fn slots(gpu: usize) -> Option<&'static Slots> {
     // As in `settings`: the second thread to come leaves a map that is not used.
-    static MAPPED: OnceBox<Option<(&'static [Slot], bool)>> = OnceBox::new();
-    let map = || inside(|| Box::new(settings().and_then(|settings| map(&settings.tree))));
-    MAPPED.get_or_init(map).as_ref()
+    static MAPPED: [OnceBox<Option<Slots>>; MAX_GPUS] = [const { OnceBox::new() }; MAX_GPUS];
+    let map = || inside(|| Box::new(settings().and_then(|settings| map(&settings.tree, gpu))));
+    MAPPED.get(gpu)?.get_or_init(map).as_ref()
 }
 
-fn map(tree: &[u8]) -> Option<(&'static [Slot], bool)> {
-    let path = CString::new([tree, b"/", SHARED_FILE.as_bytes()].concat()).ok()?;
+fn map(tree: &[u8], gpu: usize) -> Option<Slots> {
+    let path = CString::new([tree, b"/", shared_file(gpu).as_bytes()].concat()).ok()?;
     let writable = raw_open(&path, libc::O_RDWR | libc::O_CLOEXEC);
     let fd = writable.or_else(|| raw_open(&path, libc::O_RDONLY | libc::O_CLOEXEC))?;
     let whole = raw::fstat(fd).is_some_and(|stat| stat.st_size as usize == SHARED_SIZE);
@@ -127,19 +130,19 @@ fn map(tree: &[u8]) -> Option<(&'static [Slot], bool)> {
     Some((slots, writable.is_some()))
 }
 
-/// This process's slot; null before it has joined.
-static OWN: AtomicPtr<Slot> = AtomicPtr::new(std::ptr::null_mut());
+/// This process's slot of each card; null before it has joined.
+static OWN: [AtomicPtr<Slot>; MAX_GPUS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_GPUS];
 
-fn own() -> Option<&'static Slot> {
+fn own(gpu: usize) -> Option<&'static Slot> {
     // SAFETY: null, or a slot that was stored here, which stay for ever.
-    unsafe { OWN.load(Ordering::Acquire).as_ref() }
+    unsafe { OWN.get(gpu)?.load(Ordering::Acquire).as_ref() }
 }
 
-/// Takes a slot for this process, which opens the GPU; where its device counts the threads that execute waves.
+/// Takes a slot of a card for this process, which opens the GPU; where its device counts the threads that execute waves.
 ///
 /// If there is no free slot, the figures of this process are its own alone.
-pub(crate) fn join() -> Activity {
-    let slot = claim().unwrap_or_else(|| Box::leak(Box::default()));
+pub(crate) fn join(gpu: usize) -> Activity {
+    let slot = claim(gpu).unwrap_or_else(|| Box::leak(Box::default()));
     if slot.name.load(Ordering::Relaxed) == name() {
         slot.busy.begin_anew();
     } else {
@@ -149,31 +152,35 @@ pub(crate) fn join() -> Activity {
     slot.gtt_used.store(0, Ordering::Relaxed);
     slot.name.store(name(), Ordering::Relaxed);
     slot.left.store(0, Ordering::Relaxed);
-    OWN.store(std::ptr::from_ref(slot).cast_mut(), Ordering::Release);
-    Activity::shared(&slot.busy, Some(Arc::new(Others)))
+    if let Some(own) = OWN.get(gpu) {
+        own.store(std::ptr::from_ref(slot).cast_mut(), Ordering::Release);
+    }
+    Activity::shared(&slot.busy, Some(Arc::new(Others(gpu))))
 }
 
-/// The card's other devices.
-struct Others;
+/// The other devices of the card with this number.
+struct Others(usize);
 
 impl WholeCard for Others {
     fn others_are_busy(&self) -> bool {
-        others().any(|slot| slot.busy.is_busy() && slot.is_seen())
+        others(self.0).any(|slot| slot.busy.is_busy() && slot.is_seen())
     }
 
     fn others_ns(&self) -> u64 {
-        others().fold(0, |sum, slot| sum.saturating_add(slot.busy_ns()))
+        others(self.0).fold(0, |sum, slot| sum.saturating_add(slot.busy_ns()))
     }
 
     fn others_memory(&self) -> (u64, u64) {
-        others().filter(|slot| slot.is_seen()).fold((0, 0), |(vram, gtt), slot| slot.plus_memory(vram, gtt))
+        others(self.0)
+            .filter(|slot| slot.is_seen())
+            .fold((0, 0), |(vram, gtt), slot| slot.plus_memory(vram, gtt))
     }
 }
 
-/// The slots of this card's other processes, also of those that have ended.
-fn others() -> impl Iterator<Item = &'static Slot> {
-    let (name, own) = (name(), own().map_or(std::ptr::null(), std::ptr::from_ref));
-    let all = slots().map_or(&[][..], |(slots, _)| slots);
+/// The slots of a card's other processes, also of those that have ended.
+fn others(gpu: usize) -> impl Iterator<Item = &'static Slot> {
+    let (name, own) = (name(), own(gpu).map_or(std::ptr::null(), std::ptr::from_ref));
+    let all = slots(gpu).map_or(&[][..], |(slots, _)| slots);
     all.iter().filter(move |slot| {
         let is_one = slot.owner.load(Ordering::Acquire) != 0 && slot.name.load(Ordering::Relaxed) == name;
         is_one && !std::ptr::eq(*slot, own)
@@ -198,8 +205,8 @@ impl Slot {
     }
 }
 
-fn claim() -> Option<&'static Slot> {
-    let (slots, true) = slots()? else { return None };
+fn claim(gpu: usize) -> Option<&'static Slot> {
+    let (slots, true) = slots(gpu)? else { return None };
     let me = Owner::of(companion::process() as u32)?;
     // The program that this process was before may have had one.
     let had = slots.iter().find(|slot| slot.owner.load(Ordering::Acquire) == me.0);
@@ -212,45 +219,50 @@ fn claim() -> Option<&'static Slot> {
     })
 }
 
-/// In a forked child: the slot is the parent's.
+/// In a forked child: the slots are the parent's.
 pub(crate) fn forget() {
-    OWN.store(std::ptr::null_mut(), Ordering::Release);
+    OWN.iter().for_each(|own| own.store(std::ptr::null_mut(), Ordering::Release));
 }
 
 /// Tells the others how much memory this process has now.
 pub(crate) fn publish() {
-    let (Some(gpu), Some(slot)) = (gpu::own(), own()) else { return };
-    let (vram, gtt) = inside(|| gpu.process.own_memory());
-    slot.vram_used.store(vram, Ordering::Relaxed);
-    slot.gtt_used.store(gtt, Ordering::Relaxed);
-    slot.left.store(0, Ordering::Relaxed);
+    let Some(gpu) = gpu::own() else { return };
+    for (number, slot) in (0..gpu.machine.gpus().len()).filter_map(|number| Some((number, own(number)?))) {
+        let (vram, gtt) = inside(|| gpu.process.own_memory(number));
+        slot.vram_used.store(vram, Ordering::Relaxed);
+        slot.gtt_used.store(gtt, Ordering::Relaxed);
+        slot.left.store(0, Ordering::Relaxed);
+    }
 }
 
 /// This process ends, or becomes another program; if that fails, it is back with its next call of the driver.
 pub(crate) fn leave() {
-    if let (Some(_), Some(slot)) = (gpu::own(), own()) {
-        slot.left.store(1, Ordering::Relaxed);
+    if gpu::own().is_some() {
+        (0..MAX_GPUS).filter_map(own).for_each(|slot| slot.left.store(1, Ordering::Relaxed));
     }
 }
 
-/// Load of the card, as this process has found it.
-static LOAD: Mutex<Load, rank::CardLoad> = Mutex::new(Load::new());
-/// Longest time, in nanoseconds, for which the card was found to have been busy: a reading while a process
+/// Load of each card, as this process has found it.
+static LOADS: [Mutex<Load, rank::CardLoad>; MAX_GPUS] = [const { Mutex::new(Load::new()) }; MAX_GPUS];
+/// Longest time, in nanoseconds, for which each card was found to have been busy: a reading while a process
 /// changes its slot may be a little less.
-static MOST_BUSY_NS: AtomicU64 = AtomicU64::new(0);
+static MOST_BUSY_NS: [AtomicU64; MAX_GPUS] = [const { AtomicU64::new(0) }; MAX_GPUS];
 
-/// The figures of the card: the sums over the processes.
-pub(crate) fn figures(source: Source, vram: u64, gtt: u64) -> Figures {
+/// The figures of a card with this much VRAM and system memory: the sums over the processes.
+pub(crate) fn figures(gpu: usize, source: Source, (vram, gtt): (u64, u64)) -> Figures {
+    let (Some(load), Some(most_busy_ns)) = (LOADS.get(gpu), MOST_BUSY_NS.get(gpu)) else {
+        return Figures::default();
+    };
     if source == Source::Card {
         return Figures::default();
     }
     publish();
-    let own = own();
-    let used = Others.others_memory();
+    let own = own(gpu);
+    let used = Others(gpu).others_memory();
     let used = own.map_or(used, |slot| slot.plus_memory(used.0, used.1));
     // Errors are counted by this process's own device.
     let errors =
-        gpu::own().map_or_else(Figures::default, |gpu| inside(|| gpu.process.figures(Source::Memory)));
+        gpu::own().map_or_else(Figures::default, |all| inside(|| all.process.figures(gpu, Source::Memory)));
     let mut figures = Figures {
         vram_used: used.0.min(vram),
         gtt_used: used.1.min(gtt),
@@ -261,10 +273,11 @@ pub(crate) fn figures(source: Source, vram: u64, gtt: u64) -> Figures {
     };
     if source == Source::Activity {
         let look = || {
-            let busy_ns = own.map_or(0, |slot| slot.busy.total_ns(true)).saturating_add(Others.others_ns());
-            figures.busy_ns = MOST_BUSY_NS.fetch_max(busy_ns, Ordering::Relaxed).max(busy_ns);
+            let busy_ns =
+                own.map_or(0, |slot| slot.busy.total_ns(true)).saturating_add(Others(gpu).others_ns());
+            figures.busy_ns = most_busy_ns.fetch_max(busy_ns, Ordering::Relaxed).max(busy_ns);
             // Another thread may have it, also one that this process, which was forked, does not have.
-            LOAD.try_lock().ok()?.look(raw::boot_ns(), busy_ns)
+            load.try_lock().ok()?.look(raw::boot_ns(), busy_ns)
         };
         figures.busy_percent = measure(look, raw::sleep_us);
     }

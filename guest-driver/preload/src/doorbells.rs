@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use belfry_abi::doorbell::DoorbellOffset;
 use belfry_device::handover::{Handover, Page};
 use belfry_device::lock::{Mutex, MutexGuard, rank};
+use belfry_kfd_hosted::HostedGpu;
 
 use crate::gpu::{self, Gpu};
 use crate::unmapped::spawn;
@@ -43,6 +44,8 @@ type Values = Vec<(DoorbellOffset, u64)>;
 #[derive(Debug)]
 struct Map {
     range: Range<usize>,
+    /// The GPU whose doorbells they are.
+    owner: Arc<HostedGpu>,
     /// Offset at which it begins in the doorbell BAR.
     offset: u64,
     /// Values of the page, and the time of its last ring, while stores go to the page.
@@ -62,7 +65,7 @@ static TRAP: AtomicPtr<Trap> = AtomicPtr::new(std::ptr::null_mut());
 /// A map as the handover wants it.
 struct At<'a> {
     trap: &'a Trap,
-    gpu: &'a Gpu,
+    owner: &'a HostedGpu,
     range: &'a Range<usize>,
     offset: u64,
 }
@@ -70,12 +73,12 @@ struct At<'a> {
 impl At<'_> {
     fn doorbells(&self) -> impl Iterator<Item = (DoorbellOffset, u64)> {
         let pages = self.offset..self.offset + self.range.len() as u64;
-        pages.step_by(PAGE as usize).flat_map(|page| self.gpu.hosted.device().doorbells(page))
+        pages.step_by(PAGE as usize).flat_map(|page| self.owner.device().doorbells(page))
     }
 
     fn has_work(&self) -> bool {
         let mut pages = (self.offset..self.offset + self.range.len() as u64).step_by(PAGE as usize);
-        pages.any(|page| self.gpu.hosted.device().has_work(page))
+        pages.any(|page| self.owner.device().has_work(page))
     }
 }
 
@@ -102,7 +105,7 @@ impl Page for At<'_> {
     }
 
     fn tell(&self) {
-        self.gpu.hosted.device().doorbell_hint();
+        self.owner.device().doorbell_hint();
     }
 }
 
@@ -135,11 +138,11 @@ impl Trap {
                 Read::Gone => {
                     // Without its descriptor the trap is off, and all pages are memory.
                     std::thread::sleep(FALLBACK);
-                    gpu.hosted.device().doorbell_hint();
+                    hint_all(gpu);
                     continue;
                 }
             }
-            nap = self.look(gpu);
+            nap = self.look();
         }
     }
 
@@ -155,7 +158,7 @@ impl Trap {
                 self.userfault.protect(&(page..page + PAGE as usize), false);
                 return;
             };
-            let mut at = At { trap: self, gpu, range: &map.range, offset: map.offset };
+            let mut at = At { trap: self, owner: &map.owner, range: &map.range, offset: map.offset };
             match &mut map.held {
                 Some((_, rung)) => {
                     *rung = Instant::now();
@@ -172,10 +175,10 @@ impl Trap {
     }
 
     /// Looks at pages that are memory, and has those trap again that were not rung for a while; when to look next.
-    fn look(&self, gpu: &'static Gpu) -> Option<Duration> {
+    fn look(&self) -> Option<Duration> {
         let mut nap = None;
         self.maps().retain_mut(|map| {
-            let mut at = At { trap: self, gpu, range: &map.range, offset: map.offset };
+            let mut at = At { trap: self, owner: &map.owner, range: &map.range, offset: map.offset };
             let Some((handover, rung)) = &mut map.held else { return true };
             let now = Instant::now();
             if handover.look(&at) {
@@ -198,9 +201,9 @@ impl Trap {
 
 /// The value of the doorbell at an address of the program's map, from the device's side: the map may be gone.
 fn value_at(gpu: &Gpu, address: usize) -> Option<u64> {
-    let (range, offset) = gpu.process.doorbells_at(address)?;
+    let (range, owner, offset) = gpu.process.doorbells_at(address)?;
     let wanted = offset + (address - range.start) as u64;
-    let mut doorbells = gpu.hosted.device().doorbells(wanted & !(PAGE - 1));
+    let mut doorbells = owner.device().doorbells(wanted & !(PAGE - 1));
     doorbells.find_map(|(offset, value)| (offset.bytes() == wanted).then_some(value))
 }
 
@@ -213,8 +216,13 @@ fn sleep_exactly() {
 /// A thread looks at doorbells that cannot be trapped.
 static LOOKING: AtomicBool = AtomicBool::new(false);
 
-/// A map of doorbells was made: stores to it are to be told of.
-pub(crate) fn mapped(range: Range<usize>, offset: u64) {
+/// Has all GPUs look at their doorbells.
+fn hint_all(gpu: &Gpu) {
+    gpu.machine.gpus().iter().for_each(|gpu| gpu.device().doorbell_hint());
+}
+
+/// A map of a GPU's doorbells was made: stores to it are to be told of.
+pub(crate) fn mapped(range: Range<usize>, owner: &Arc<HostedGpu>, offset: u64) {
     // SAFETY: null, or leaked by `start`.
     let (Some(trap), Some(gpu)) = (unsafe { TRAP.load(Ordering::Acquire).as_ref() }, gpu::running()) else {
         return;
@@ -231,15 +239,15 @@ pub(crate) fn mapped(range: Range<usize>, offset: u64) {
             spawn("belfry-look", move || {
                 loop {
                     std::thread::sleep(FALLBACK);
-                    gpu.hosted.device().doorbell_hint();
+                    hint_all(gpu);
                 }
             });
         }
         return;
     }
-    maps.push(Map { range, offset, held: None });
+    maps.push(Map { range, owner: Arc::clone(owner), offset, held: None });
     // What was stored before the page trapped.
-    gpu.hosted.device().doorbell_hint();
+    owner.device().doorbell_hint();
 }
 
 /// In a forked child there are no maps.

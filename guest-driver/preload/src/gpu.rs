@@ -1,4 +1,4 @@
-//! The GPU of this process: made when the program opens it, forgotten in forked children, gone with the process.
+//! The GPUs of this process: made when the program opens it, forgotten in forked children, gone with the process.
 #![expect(
     unsafe_code,
     reason = "keeps the GPU behind a pointer that a forked child can drop without touching it"
@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 use std::time::Instant;
 
-use belfry_device::trace::TraceSink;
-use belfry_kfd_hosted::{HostedGpu, HostedProcess};
+use belfry_device::GpuConfig;
+use belfry_device::trace::{Ring, TraceSink};
+use belfry_kfd_hosted::{HostedMachine, HostedProcess};
 
 use crate::inside::{inside, inside_here, is_companion_thread};
 use crate::real::raw;
-use crate::settings::settings;
+use crate::settings::{Settings, settings};
 use crate::{
     bridge, card, companion, costs, debug, doorbells, ending, file_limit, fork, notice, onlookers, record,
     summary, trace, unmapped,
@@ -22,9 +23,9 @@ use crate::{
 /// Threads for the driver's work that are there from the beginning.
 const WORKERS: usize = 2;
 
-/// A GPU, its driver, and this process as its user.
+/// The GPUs, their driver, and this process as its user.
 pub(crate) struct Gpu {
-    pub(crate) hosted: Arc<HostedGpu>,
+    pub(crate) machine: HostedMachine,
     pub(crate) process: HostedProcess,
     /// The process it is in: a child of `vfork` sees it as well.
     pid: i32,
@@ -130,36 +131,35 @@ fn make() -> Result<&'static Gpu, i32> {
     let started = Instant::now();
     let notifier = unmapped::Notifier::new();
     let bell = doorbells::Trap::new();
-    let mut config = crate::start::fitting(settings.device(bell.is_none()));
-    config.pins = Some(notifier.clone());
-    config.pid = companion::process() as u32;
-    config.gpu.activity = card::join();
-    let ring = settings.trace.as_ref().and_then(trace::ring);
-    config.gpu.sanitizer = settings.sanitize.as_deref().and_then(summary::sanitizer);
-    config.gpu.profiler = settings.profile.as_deref().and_then(summary::profiler);
-    if let Some(faults) = settings.faults.as_deref().and_then(summary::faults) {
-        config.gpu.faults = faults;
-    }
-    config.gpu.kept_code =
+    let mut configs = crate::start::fitting(settings.devices(bell.is_none()));
+    let kept_code =
         settings.code_folder().and_then(|folder| belfry_code_folder::keep_in(folder, notice::say));
-    config.gpu.record = settings.record.as_deref().and_then(record::start);
-    config.gpu.trace = ring.clone().map(|ring| ring as Arc<dyn TraceSink>);
-    let opened = HostedGpu::new(config)
-        .and_then(|hosted| hosted.open_with(crate::node::partition_of).map(|process| (hosted, process)));
-    let (hosted, process) = opened.map_err(|error| {
+    for (number, config) in configs.iter_mut().enumerate() {
+        config.pid = companion::process() as u32;
+        config.gpu.activity = card::join(number);
+        config.gpu.kept_code.clone_from(&kept_code);
+    }
+    let ring = settings.trace.as_ref().and_then(trace::ring);
+    if let Some(first) = configs.first_mut() {
+        first.pins = Some(notifier.clone());
+        watch_first(&mut first.gpu, settings, ring.as_ref());
+    }
+    let opened = HostedMachine::placed(configs)
+        .and_then(|machine| machine.open_with(crate::node::partition_of).map(|process| (machine, process)));
+    let (machine, process) = opened.map_err(|error| {
         notice::say(format_args!("the GPU cannot be started: {error}"));
         if matches!(error, belfry_kfd_hosted::Error::System { .. }) { libc::ENOMEM } else { libc::ENODEV }
     })?;
     // A thread that is made later may have its stack in memory that the program has just freed and that the GPU still
     // writes to: like any new memory there, it would be the GPU's again.
-    hosted.add_work_threads(WORKERS);
+    machine.gpus().iter().for_each(|gpu| gpu.add_work_threads(WORKERS));
     if let Some(ring) = &ring {
-        trace::note_begin(ring, hosted.device().tracer());
+        trace::note_begin(ring, machine.first().device().tracer());
     }
     costs::begin();
     let start_ms = started.elapsed().as_secs_f64() * 1e3;
     let pid = companion::process();
-    let gpu = Box::leak(Box::new(Gpu { hosted, process, pid, started, start_ms }));
+    let gpu = Box::leak(Box::new(Gpu { machine, process, pid, started, start_ms }));
     GPU.store(gpu, Ordering::Release);
     summary::write(summary::End::Lost);
     ending::watch();
@@ -175,9 +175,20 @@ fn make() -> Result<&'static Gpu, i32> {
         bell.start(gpu);
     }
     if let Some(asked) = &settings.inspect {
-        onlookers::serve(gpu.hosted.device(), asked);
+        onlookers::serve(gpu.machine.first().device(), asked);
     }
     Ok(gpu)
+}
+
+/// Connects the tools that were asked for, which look at one GPU each, to the first one. With them, `belfry exec` offers no other one.
+fn watch_first(gpu: &mut GpuConfig, settings: &Settings, ring: Option<&Arc<Ring>>) {
+    gpu.sanitizer = settings.sanitize.as_deref().and_then(summary::sanitizer);
+    gpu.profiler = settings.profile.as_deref().and_then(summary::profiler);
+    if let Some(faults) = settings.faults.as_deref().and_then(summary::faults) {
+        gpu.faults = faults;
+    }
+    gpu.record = settings.record.as_deref().and_then(record::start);
+    gpu.trace = ring.cloned().map(|ring| ring as Arc<dyn TraceSink>);
 }
 
 /// Has the C library say when the process ends.

@@ -23,8 +23,9 @@ use crate::settings::settings;
 
 /// The files in the prepared directory.
 struct Live {
-    prepared: PreparedCard,
-    files: Vec<(Identity, &'static File)>,
+    cards: Vec<PreparedCard>,
+    /// With the number of the card.
+    files: Vec<(Identity, usize, &'static File)>,
 }
 
 fn live() -> Option<&'static Live> {
@@ -39,13 +40,16 @@ fn read() -> Option<Live> {
     let text = fs::read(PathBuf::from(std::ffi::OsString::from_vec(
         [tree.as_slice(), b"/", CARD_FILE.as_bytes()].concat(),
     )));
-    let prepared: PreparedCard = serde_json::from_slice(&text.ok()?).ok()?;
-    let files = FILES.iter().filter(|file| file.source != Source::Card).filter_map(|file| {
-        let place = format!("/{}/{}", prepared.device, card_path(file.path));
-        let path = CString::new([tree.as_slice(), place.as_bytes()].concat()).ok()?;
-        Some((Identity::of_path(&path)?, file))
-    });
-    Some(Live { files: files.collect(), prepared })
+    let cards: Vec<PreparedCard> = serde_json::from_slice(&text.ok()?).ok()?;
+    let mut files = Vec::new();
+    for (number, prepared) in cards.iter().enumerate() {
+        files.extend(FILES.iter().filter(|file| file.source != Source::Card).filter_map(|file| {
+            let place = format!("/{}/{}", prepared.device, card_path(number, file.path));
+            let path = CString::new([tree.as_slice(), place.as_bytes()].concat()).ok()?;
+            Some((Identity::of_path(&path)?, number, file))
+        }));
+    }
+    Some(Live { files, cards })
 }
 
 /// Returns true if a path ends like one of the files: for most paths, no further look is needed.
@@ -71,11 +75,11 @@ pub(crate) fn fill(path: &CStr, fd: c_int) -> Result<(), c_int> {
     inside(|| {
         let Some(live) = live() else { return Ok(()) };
         let identity = Identity::of_descriptor(fd);
-        let Some((_, file)) = live.files.iter().find(|(known, _)| Some(*known) == identity) else {
+        let Some((_, number, file)) = live.files.iter().find(|(known, ..)| Some(*known) == identity) else {
             return Ok(());
         };
-        let known = &live.prepared.card;
-        let figures = card::figures(file.source, known.vram, known.gtt);
+        let known = &live.cards[*number].card;
+        let figures = card::figures(*number, file.source, (known.vram, known.gtt));
         replace(fd, &name(fd), &file.show(known, &figures))
     })
 }

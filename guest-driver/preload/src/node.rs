@@ -59,7 +59,7 @@ pub(crate) fn raw_close(fd: i32) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
     Kfd,
-    /// The render node of the partition with this number, and its node for displays.
+    /// The render node of the partition with this number among those of all GPUs, and its node for displays.
     Render(u32),
     Card(u32),
 }
@@ -88,10 +88,12 @@ impl Which {
 
     /// Device number.
     pub(crate) fn rdev(self, settings: &Settings) -> (u32, u32) {
+        // Made for a node of the list, whose number is in range.
+        let minor = |number: u32| settings.drm.get(number as usize).map_or(0, |nodes| nodes.minor);
         match self {
             Self::Kfd => (KFD_MAJOR, 0),
-            Self::Render(number) => (DRM_MAJOR, settings.render_minor + number),
-            Self::Card(number) => (DRM_MAJOR, settings.render_minor - 128 + number),
+            Self::Render(number) => (DRM_MAJOR, minor(number)),
+            Self::Card(number) => (DRM_MAJOR, card_minor(minor(number))),
         }
     }
 }
@@ -123,9 +125,16 @@ pub(crate) fn partition_of(fd: i32) -> Option<u32> {
     }
 }
 
+/// Minor number of the node for displays beside a render node with this one, which is also its number.
+pub(crate) fn card_minor(render: u32) -> u32 {
+    render.saturating_sub(128)
+}
+
 /// The stand-ins of the nodes that DRM has for a partition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DrmNodes {
+    /// Minor number of the render node.
+    pub(crate) minor: u32,
     pub(crate) render: Identity,
     pub(crate) card: Identity,
 }

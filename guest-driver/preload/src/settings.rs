@@ -20,7 +20,7 @@ use belfry_kfd_hosted::prepared::{
 };
 
 use crate::inside::inside;
-use crate::node::{DrmNodes, Identity};
+use crate::node::{DrmNodes, Identity, card_minor};
 use crate::path::PATH_MAX;
 
 /// The environment variable of the dynamic linker that names this library.
@@ -35,9 +35,8 @@ pub(crate) struct Settings {
     pub(crate) prefixes: Vec<Vec<u8>>,
     /// The stand-ins of the device nodes.
     pub(crate) kfd: Identity,
-    /// The stand-ins of DRM's nodes, by partition.
+    /// The stand-ins of DRM's nodes, of all partitions of all GPUs, by the numbers that the driver has for them.
     pub(crate) drm: Vec<DrmNodes>,
-    pub(crate) render_minor: u32,
     pub(crate) summary: Option<PathBuf>,
     pub(crate) trace: Option<TraceTo>,
     /// The directory of records.
@@ -181,16 +180,15 @@ fn read() -> Option<Settings> {
         let path = CString::new([&tree[..], path.as_bytes()].concat()).ok()?;
         Identity::of_path(&path)
     };
-    let nodes = |number: u32| {
-        let render = stand_in(&format!("/dev/dri/renderD{}", prepared.render_minor + number))?;
-        Some(DrmNodes { render, card: stand_in(&format!("/dev/dri/card{number}"))? })
+    let nodes = |minor: u32| {
+        let render = stand_in(&format!("/dev/dri/renderD{minor}"))?;
+        Some(DrmNodes { minor, render, card: stand_in(&format!("/dev/dri/card{}", card_minor(minor)))? })
     };
-    let drm: Option<Vec<DrmNodes>> = (0..prepared.render_nodes()).map(nodes).collect();
+    let drm: Option<Vec<DrmNodes>> = prepared.render_minors().map(nodes).collect();
     Some(Settings {
         kfd: stand_in("/dev/kfd")?,
         drm: drm?,
         prefixes: prepared.paths.iter().map(|path| path.clone().into_bytes()).collect(),
-        render_minor: prepared.render_minor,
         card_name: CARD.get().unwrap_or_default(),
         trace: TRACE.get().as_deref().and_then(TraceTo::parse),
         record: RECORD.get().map(|path| PathBuf::from(OsString::from_vec(path))),
@@ -217,9 +215,9 @@ impl Settings {
         self.prepared.workers
     }
 
-    /// Configuration of the device.
-    pub(crate) fn device(&self, poll_doorbells: bool) -> HostedConfig {
-        self.prepared.config(poll_doorbells)
+    /// Configurations of the devices.
+    pub(crate) fn devices(&self, poll_doorbells: bool) -> Vec<HostedConfig> {
+        self.prepared.configs(poll_doorbells)
     }
 }
 
@@ -228,12 +226,17 @@ impl Settings {
     /// Settings that name nothing on this machine.
     pub(crate) fn for_tests(tree: &str, prefixes: &[&str]) -> Self {
         let paths: Vec<String> = prefixes.iter().map(|prefix| (*prefix).to_owned()).collect();
-        let prepared = Prepared {
+        let gpu = belfry_kfd_hosted::prepared::PreparedGpu {
             chip: belfry_device::chip::DEFAULT,
             xccs: 1,
             partition: belfry_abi::partition::ComputePartition::Spx,
             cus: 8,
             vram: 1 << 28,
+            location_id: 0x100,
+            render_minor: 128,
+        };
+        let prepared = Prepared {
+            gpus: vec![gpu],
             workers: 1,
             deterministic: None,
             tier: belfry_device::Tier::Auto,
@@ -242,8 +245,6 @@ impl Settings {
             code_folder: None,
             system_memory: 1 << 30,
             domain: 0,
-            location_id: 0x100,
-            render_minor: 128,
             paths,
         };
         let nothing = Identity::of_path(c"/dev/null").expect("every machine has it");
@@ -251,8 +252,7 @@ impl Settings {
             tree: tree.into(),
             prefixes: prepared.paths.iter().map(|path| path.clone().into_bytes()).collect(),
             kfd: nothing,
-            drm: vec![DrmNodes { render: nothing, card: nothing }],
-            render_minor: 128,
+            drm: vec![DrmNodes { minor: 128, render: nothing, card: nothing }],
             summary: None,
             trace: None,
             record: None,

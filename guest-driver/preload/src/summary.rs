@@ -6,6 +6,7 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::sync::Arc;
 
+use belfry_device::Stats;
 use belfry_device::faults::Plan;
 use belfry_device::profile::{ProfileOptions, Profiler};
 use belfry_device::record::Recorded;
@@ -47,7 +48,7 @@ impl End {
 
 /// The record of this process's GPU, if it has one.
 fn record_of(gpu: &gpu::Gpu) -> Option<RecordOfProcess> {
-    let recording = gpu.hosted.device().config().record.as_ref()?;
+    let recording = gpu.machine.first().device().config().record.as_ref()?;
     let (said, error) = match recording.recorded() {
         Ok(said) => (said, None),
         Err(error) => (Recorded::default(), Some(error.to_string())),
@@ -103,11 +104,13 @@ pub(crate) fn write(end: End) {
     let Some(path) = settings().and_then(|settings| settings.summary.as_ref()) else { return };
     let _writes = file_limit::Writes::begin();
     inside(|| {
-        let device = gpu.hosted.device();
+        // Tools look at the first one alone; counters are those of all.
+        let device = gpu.machine.first().device();
         if !matches!(end, End::Lost) {
             device.end_record();
         }
-        let stats = device.stats();
+        let devices = || gpu.machine.gpus().iter().map(|gpu| gpu.device());
+        let stats = devices().map(|device| device.stats()).fold(Stats::default(), Stats::plus);
         let mut arguments = std::fs::read("/proc/self/cmdline")
             .unwrap_or_default()
             .split(|&byte| byte == 0)
@@ -140,9 +143,8 @@ pub(crate) fn write(end: End) {
                 .iter()
                 .map(|(error, text)| (error.name().to_owned(), text.clone()))
                 .collect(),
-            unmodelled: device
-                .unmodelled()
-                .into_iter()
+            unmodelled: devices()
+                .flat_map(|device| device.unmodelled())
                 .map(|(register, reads, writes)| Unmodelled { register, reads, writes })
                 .collect(),
             sanitizer: device.sanitized(),

@@ -1,5 +1,7 @@
 //! `belfry exec` on the command line.
 
+mod gpus;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -54,7 +56,10 @@ pub(super) struct ExecArgs {
     /// Chip of the GPU, and its size; `belfry chips` lists the chips.
     #[arg(long, value_name = "NAME[:xccs=N,partition=MODE,cus=N,vram=SIZE]", default_value = chip::DEFAULT.name)]
     chip: String,
-    /// Compute units: even, 2 to as many as the chip has.
+    /// GPUs of that kind, 1 to 8: each program has all of them, and each GPU reaches the memory of all others.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=gpus::MOST))]
+    gpus: u8,
+    /// Compute units of each GPU: even, 2 to as many as the chip has.
     #[arg(long, value_name = "N", default_value_t = GpuConfig::default().cus)]
     cus: u32,
     /// VRAM: a power of two in the range of the chip (gfx1100: 16M to 16G).
@@ -148,6 +153,7 @@ fn plain(options: &[OsString]) -> Option<ExecArgs> {
         root: None,
         image: None,
         chip: chip::DEFAULT.name.to_owned(),
+        gpus: 1,
         cus: GpuConfig::default().cus,
         vram: 1 << 30,
         workers: None,
@@ -203,6 +209,7 @@ fn plain(options: &[OsString]) -> Option<ExecArgs> {
             "--root" => args.root = Some(value.into()),
             "--image" => args.image = Some(value.to_owned()),
             "--chip" => args.chip = value.to_owned(),
+            "--gpus" => args.gpus = gpus::count(value)?,
             "--cus" => args.cus = value.parse().ok()?,
             "--vram" => args.vram = parse_size(value).ok()?,
             "--workers" => args.workers = Some(value.parse().ok()?),
@@ -230,6 +237,7 @@ impl ExecArgs {
         }
         let mut add = |name: &str, value: String| options.extend([name.into(), value.into()]);
         add("--chip", self.chip.clone());
+        add("--gpus", self.gpus.to_string());
         add("--cus", self.cus.to_string());
         add("--vram", self.vram.to_string());
         if let Some(workers) = self.workers {
@@ -307,7 +315,7 @@ pub(super) fn execute(mut args: ExecArgs, asked: Option<Vec<OsString>>) -> anyho
         is_shown || args.symbols.is_empty(),
         "--symbols is for --gdb, --inspect, --profile and --sanitize, and none of them is there"
     );
-    let device = args.of_device();
+    let (device, gpus) = (args.of_device(), gpus::offered(&args, gpu.clone())?);
     if let Some(folder) = record {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("making the folder of records {}", folder.display()))?;
@@ -330,7 +338,7 @@ pub(super) fn execute(mut args: ExecArgs, asked: Option<Vec<OsString>>) -> anyho
     let sanitizing = args.sanitize.start(&args.symbols)?;
     let profiling = args.profile.start(&gpu, &args.symbols)?;
     let mut options = ExecOptions {
-        gpu,
+        gpus,
         code_folder: args.code.folder()?,
         root,
         namespace: args.namespace,
@@ -346,16 +354,7 @@ pub(super) fn execute(mut args: ExecArgs, asked: Option<Vec<OsString>>) -> anyho
     };
     let mut notice = String::new();
     if !args.quiet {
-        let GpuConfig { chip, cus, xccs, vram_size, .. } = options.gpu;
-        let cores = match (chip.max_xccs, xccs) {
-            (1, _) => String::new(),
-            (_, 1) => " on one XCC".to_owned(),
-            (_, many) => format!(" on {many} XCCs"),
-        };
-        notice = format!(
-            "belfry exec: {chip} with {cus} CUs{cores} and {} MiB in each process that opens it; guest driver and VM are not in the path\n",
-            vram_size >> 20
-        );
+        notice = gpus::notice(&options.gpus);
         note!("{}", notice.trim_end());
     }
     let recorded = options.record.clone();
@@ -445,6 +444,7 @@ mod tests {
             "belfry exec --matrix exact --tier=1 -- program",
             "belfry exec --code-cache /tmp/code -- program",
             "belfry exec --debuggable -- program",
+            "belfry exec --gpus 2 -- program",
             "belfry exec --wait=block -- program",
             "belfry exec --image rocm-sid -- rocminfo",
         ] {
@@ -458,7 +458,7 @@ mod tests {
     #[test]
     fn device_of_a_suite_is_that_of_the_command_line() {
         let line = words(
-            "belfry exec --cus 4 --vram 256M --workers 3 --deterministic 7 --tier 1 --matrix exact --wait spin --code-cache code --namespace --debuggable -- hip-suite",
+            "belfry exec --gpus 2 --cus 4 --vram 256M --workers 3 --deterministic 7 --tier 1 --matrix exact --wait spin --code-cache code --namespace --debuggable -- hip-suite",
         );
         let args = plain(&line[2..]).unwrap();
         let mut again = vec![OsString::from("belfry"), OsString::from("exec")];
@@ -476,6 +476,8 @@ mod tests {
             "belfry exec --cus",
             "belfry exec --cus -1",
             "belfry exec --cus many",
+            "belfry exec --gpus 0 -- true",
+            "belfry exec --gpus 9 -- true",
             "belfry exec --cus 2 --cus 4",
             "belfry exec --json --json",
             "belfry exec --json=yes",

@@ -12,6 +12,7 @@ mod namespace;
 mod parameters;
 mod pci;
 mod report;
+mod settings;
 mod tree;
 
 use std::ffi::{OsStr, OsString};
@@ -33,6 +34,7 @@ use belfry_kfd_hosted::prepared::{
 pub use report::{ExecReport, ProcessReport, RecordOfProcess, Stdout};
 
 use belfry_image::Cache;
+use belfry_machine::Gpus;
 
 use crate::gdb::GdbAddress;
 use crate::inspect::{self, AskedOfProcess, InspectError, InspectOptions};
@@ -116,8 +118,9 @@ impl ExecError {
 /// A program, and the GPU that it runs on.
 #[derive(Debug, Clone)]
 pub struct ExecOptions {
-    /// Chip, compute units, VRAM, workers and schedule of the device in each process.
-    pub gpu: belfry_device::GpuConfig,
+    /// Chips, compute units, VRAM, workers and schedule of the devices in each process. Workers, schedule, tier and plan of faults are those
+    /// of the first one.
+    pub gpus: Gpus,
     /// The folder in which each process keeps compiled code, if it keeps any.
     pub code_folder: Option<PathBuf>,
     /// A root file system to run in.
@@ -201,7 +204,7 @@ impl ExecOptions {
     fn prepare(&self, summary: Option<&Path>) -> Result<Prepare, ExecError> {
         let directory = directory()?;
         let library = library::publish(&directory)?;
-        let settings = self.settings();
+        let settings = self.settings()?;
         let tree = tree::publish(&directory, &settings)?;
         let shell = || {
             if self.root.is_some() {
@@ -277,10 +280,11 @@ impl ExecOptions {
             Some(profile) => command.env(PROFILE_VARIABLE, serde_json::to_string(profile)?),
             None => command.env_remove(PROFILE_VARIABLE),
         };
-        if self.gpu.faults.is_off() {
+        let first = &self.gpus.first;
+        if first.faults.is_off() {
             command.env_remove(FAULTS_VARIABLE);
         } else {
-            command.env(FAULTS_VARIABLE, self.gpu.faults.to_string());
+            command.env(FAULTS_VARIABLE, first.faults.to_string());
         }
         match (places.inspect, &self.inspect) {
             (Some(folder), Some(options)) => {
@@ -298,7 +302,7 @@ impl ExecOptions {
             wait => command.env(WAIT_VARIABLE, wait.name()),
         };
         let is_searched_for = self.root.is_none() && absent::is_searched_for(&program);
-        let searched_for = is_searched_for.then_some(self.gpu.chip);
+        let searched_for = is_searched_for.then_some(first.chip);
         let program = program.to_string_lossy().into_owned();
         Ok(Prepare { command, program, said, searched_for })
     }
@@ -322,7 +326,7 @@ impl ExecOptions {
             options,
             notice,
             present: &[&present, &places.library],
-            absent: &tree::signs_of_bus((settings.location_id >> 8) as u8),
+            absent: &tree::signs_of_buses(settings),
             variables: &[
                 ("LD_PRELOAD", places.library.as_os_str()),
                 (TREE_VARIABLE, places.tree.as_os_str()),
@@ -340,31 +344,6 @@ impl ExecOptions {
             ],
         };
         again.write(directory);
-    }
-
-    /// Returns the settings of the device and of its files.
-    fn settings(&self) -> Prepared {
-        let place = tree::free_place();
-        let mut prepared = Prepared {
-            chip: self.gpu.chip,
-            xccs: self.gpu.xccs,
-            partition: self.gpu.partition,
-            cus: self.gpu.cus,
-            vram: self.gpu.vram_size,
-            workers: self.gpu.workers,
-            deterministic: self.gpu.deterministic,
-            tier: self.gpu.tier,
-            matrices: self.gpu.matrices,
-            counts_code: self.gpu.counts_code,
-            code_folder: self.code_folder.clone(),
-            system_memory: tree::machine_memory(),
-            domain: 0,
-            location_id: u32::from(place) << 8,
-            render_minor: 128,
-            paths: Vec::new(),
-        };
-        prepared.paths = tree::paths(place, prepared.render_minor, prepared.render_nodes());
-        prepared
     }
 }
 

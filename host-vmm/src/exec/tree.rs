@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 
 use belfry_kfd_hosted::card::{self, Card, Figures, Source};
 use belfry_kfd_hosted::prepared::{
-    CARD_FILE, HWMON, Prepared, PreparedCard, SETTINGS_FILE, SHARED_FILE, SHARED_SIZE, card_path,
+    CARD_FILE, Prepared, PreparedCard, PreparedGpu, SETTINGS_FILE, SHARED_SIZE, card_path, hwmon, shared_file,
 };
-use belfry_kfd_hosted::{HostedGpu, HostedProcess};
+use belfry_kfd_hosted::{Errno, HostedGpu, HostedMachine};
 
 use super::{ExecError, library, parameters, pci};
 
@@ -23,14 +23,22 @@ const KFD: &str = "sys/devices/virtual/kfd/kfd";
 /// Device numbers of `/dev/kfd`, whose major is any that is free.
 const KFD_NUMBER: &str = "235:0";
 
-/// Finds the number of a PCI bus that this machine does not have: the GPU's bus.
-pub(super) fn free_place() -> u8 {
-    (0xc3..=0xfe).find(|&bus| !signs_of_bus(bus).iter().any(|path| path.exists())).unwrap_or(0xc3)
+/// Finds the numbers of PCI buses that this machine does not have: one for each GPU.
+pub(super) fn free_places(count: usize) -> Vec<u8> {
+    let is_free = |bus: &u8| !signs_of_bus(*bus).iter().any(|path| path.exists());
+    let free: Vec<u8> = (0xc3..=0xfe).filter(is_free).take(count).collect();
+    // A machine with so many buses gets others in place of its own.
+    if free.len() == count { free } else { (0xc3..=0xfe).take(count).collect() }
 }
 
 /// Returns the directories that exist if this machine has a bus: its own, and the one of a root bus.
-pub(super) fn signs_of_bus(bus: u8) -> [PathBuf; 2] {
+fn signs_of_bus(bus: u8) -> [PathBuf; 2] {
     [format!("/sys/class/pci_bus/0000:{bus:02x}").into(), format!("/sys/devices/pci0000:{bus:02x}").into()]
+}
+
+/// Returns the same of the buses of all GPUs.
+pub(super) fn signs_of_buses(settings: &Prepared) -> Vec<PathBuf> {
+    settings.gpus.iter().flat_map(|gpu| signs_of_bus(bus_of(gpu))).collect()
 }
 
 /// Returns the bytes of memory of this machine, in whole megabytes.
@@ -51,7 +59,7 @@ fn device(bus: u8) -> String {
 }
 
 /// Lists the paths that are looked up in the prepared directory instead of this machine.
-pub(super) fn paths(bus: u8, render_minor: u32, render_nodes: u32) -> Vec<String> {
+pub(super) fn paths(settings: &Prepared) -> Vec<String> {
     let mut paths: Vec<String> = [
         "/dev/kfd",
         "/dev/dri",
@@ -63,21 +71,32 @@ pub(super) fn paths(bus: u8, render_minor: u32, render_nodes: u32) -> Vec<String
     ]
     .map(str::to_owned)
     .into();
-    paths.push(format!("/sys/devices/pci0000:{bus:02x}"));
+    paths.extend(settings.gpus.iter().map(|gpu| format!("/sys/devices/pci0000:{:02x}", bus_of(gpu))));
     // Whole lists, so that the GPU is seen in them.
     paths.extend(pci::LISTS.map(|list| format!("/{list}")));
-    let minors = (0..render_nodes).flat_map(|number| [number, render_minor + number]);
+    let minors = settings.render_minors().flat_map(|render| [card_number(render), render]);
     for number in std::iter::once(KFD_NUMBER.to_owned()).chain(minors.map(|minor| format!("226:{minor}"))) {
         paths.push(format!("/sys/dev/char/{number}"));
     }
-    paths.extend((1..render_nodes).map(|number| format!("/{}", partition_device(number))));
+    let further = settings.gpus.iter().map(|gpu| gpu.render_nodes().saturating_sub(1)).sum();
+    paths.extend((0..further).map(|number| format!("/{}", partition_device(number))));
     paths
 }
 
-/// Returns the directory of the device that amdgpu makes for a partition after the first one, without a slash in
-/// front.
+/// Returns the bus of a GPU.
+fn bus_of(gpu: &PreparedGpu) -> u8 {
+    (gpu.location_id >> 8) as u8
+}
+
+/// Returns the number of the node for displays beside a render node, which is also its minor number.
+fn card_number(render_minor: u32) -> u32 {
+    render_minor.saturating_sub(128)
+}
+
+/// Returns the directory of the device that amdgpu makes for a partition of a GPU after the first one, by its number
+/// among those of all GPUs, without a slash in front.
 fn partition_device(number: u32) -> String {
-    format!("sys/devices/platform/amdgpu_xcp_{}", number - 1)
+    format!("sys/devices/platform/amdgpu_xcp_{number}")
 }
 
 /// Makes the directory for a configuration, unless it is there; returns its path.
@@ -146,6 +165,28 @@ fn link_files(config: &[u8; 256]) -> Vec<(&'static str, String)> {
     Vec::new()
 }
 
+/// Returns start, end and flags of each BAR of a GPU, at addresses that a firmware might have chosen.
+fn resources(number: usize, gpu: &PreparedGpu) -> String {
+    const PREFETCHABLE: u64 = 0x14_220c;
+    const MEMORY: u64 = 0x4_0200;
+    // Room for the largest VRAM that a chip can have.
+    let number = number as u64;
+    let bars = [
+        (0xa0_0000_0000 + (number << 40), gpu.vram, PREFETCHABLE),
+        (0, 0, 0),
+        (0xb0_0000_0000 + (number << 40), belfry_abi::pci::DOORBELL_BAR_SIZE, PREFETCHABLE),
+        (0, 0, 0),
+        (0, 0, 0),
+        (0xf000_0000 + (number << 20), 1 << 20, MEMORY),
+    ];
+    let mut text = String::new();
+    for (start, size, flags) in bars.into_iter().chain([(0, 0, 0); 7]) {
+        let end: u64 = if size == 0 { 0 } else { start + size - 1 };
+        let _ = writeln!(text, "{start:#018x} {end:#018x} {flags:#018x}");
+    }
+    text
+}
+
 /// Speeds of a link by their numbers (`PCI_EXP_LNKSTA_CLS`), as Linux prints them.
 const LINK_SPEEDS: [&str; 6] = ["2.5 GT/s", "5.0 GT/s", "8.0 GT/s", "16.0 GT/s", "32.0 GT/s", "64.0 GT/s"];
 
@@ -188,28 +229,36 @@ impl Tree<'_> {
     }
 
     fn write_all(&self) -> Result<(), ExecError> {
-        let hosted = HostedGpu::new(self.settings.config(false))?;
-        let process = hosted.open()?;
-        self.topology(&process, "", &format!("{KFD}/topology"))?;
-        let blocks = format!("{}/ip_discovery", device(self.bus()));
-        self.topology(&process, "ip_discovery", &blocks)?;
-        // Chips whose cores cannot be partitioned have no such file.
-        if process.sysfs_list("compute_partition_config").is_ok() {
-            let partitions = format!("{}/compute_partition_config", device(self.bus()));
-            self.topology(&process, "compute_partition_config", &partitions)?;
-        }
+        let machine = HostedMachine::placed(self.settings.configs(false))?;
+        self.topology(machine.first(), "", &format!("{KFD}/topology"))?;
         self.kfd()?;
-        self.pci(&hosted)?;
-        self.card(process.card())?;
-        self.drm()
+        let (mut cards, mut partitions) = (Vec::new(), 0);
+        for (number, (gpu, hosted)) in self.settings.gpus.iter().zip(machine.gpus()).enumerate() {
+            let device = device(bus_of(gpu));
+            self.topology(hosted, "ip_discovery", &format!("{device}/ip_discovery"))?;
+            // Chips whose cores cannot be partitioned have no such file.
+            if hosted.sysfs_list("compute_partition_config").is_ok() {
+                let place = format!("{device}/compute_partition_config");
+                self.topology(hosted, "compute_partition_config", &place)?;
+            }
+            self.pci((number, gpu), hosted)?;
+            let card =
+                hosted.card().map_err(|errno| ExecError::Gpu(belfry_kfd_hosted::Error::Open(errno)))?;
+            cards.push(self.card((number, gpu), card)?);
+            self.drm(gpu, &mut partitions)?;
+        }
+        self.file(CARD_FILE, serde_json::to_vec(&cards)?)?;
+        self.file("sys/class/drm/version", "drm 1.1.0 20060810\n")?;
+        self.pci_lists()
     }
 
-    /// Writes a tree of the driver core, the topology or the discovery table: its directory `path` at `place`.
-    fn topology(&self, process: &HostedProcess, path: &str, place: &str) -> Result<(), ExecError> {
+    /// Writes a tree of a GPU's driver, the topology or the discovery table: its directory `path` at `place`.
+    fn topology(&self, gpu: &HostedGpu, path: &str, place: &str) -> Result<(), ExecError> {
         let directory = self.root.join(place);
         fs::create_dir_all(&directory).map_err(ExecError::io("create", &directory))?;
-        let names = process.sysfs_list(path).map_err(ExecError::io("list", path))?;
-        for name in names {
+        let errno = |errno: Errno| std::io::Error::from_raw_os_error(errno.raw());
+        let names = gpu.sysfs_list(path).map_err(errno).map_err(ExecError::io("list", path))?;
+        for name in names.iter().map(|name| name.trim_end_matches('/').to_owned()) {
             if let Some((name, target)) = name.split_once('>') {
                 let link = directory.join(name);
                 symlink(target, &link).map_err(ExecError::io("link", &link))?;
@@ -217,9 +266,9 @@ impl Tree<'_> {
             }
             let below = if path.is_empty() { name.clone() } else { format!("{path}/{name}") };
             let place = format!("{place}/{name}");
-            match process.sysfs_read(&below) {
+            match gpu.sysfs_read(&below) {
                 Ok(content) => self.file(&place, content)?,
-                Err(_) => self.topology(process, &below, &place)?,
+                Err(_) => self.topology(gpu, &below, &place)?,
             }
         }
         Ok(())
@@ -242,13 +291,9 @@ impl Tree<'_> {
         Ok(())
     }
 
-    fn bus(&self) -> u8 {
-        (self.settings.location_id >> 8) as u8
-    }
-
-    /// Writes the files that the PCI core makes.
-    fn pci(&self, hosted: &HostedGpu) -> Result<(), ExecError> {
-        let (device, address) = (device(self.bus()), address(self.bus()));
+    /// Writes the files that the PCI core makes for a GPU.
+    fn pci(&self, (number, gpu): (usize, &PreparedGpu), hosted: &HostedGpu) -> Result<(), ExecError> {
+        let (device, address) = (device(bus_of(gpu)), address(bus_of(gpu)));
         let mut config = [0u8; 256];
         for (index, dword) in config.chunks_exact_mut(4).enumerate() {
             hosted.device().config_read(index * 4, dword);
@@ -268,7 +313,7 @@ impl Tree<'_> {
             ("numa_node", near.node),
             ("enable", "1\n".into()),
             ("power_state", "D0\n".into()),
-            ("resource", self.resources()),
+            ("resource", resources(number, gpu)),
             ("local_cpus", near.mask),
             ("local_cpulist", near.list),
             (
@@ -294,26 +339,30 @@ impl Tree<'_> {
             self.file(&format!("{device}/{name}"), content)?;
         }
         self.file(&format!("{device}/config"), config)?;
-        self.file("sys/bus/pci/drivers/amdgpu/uevent", "")?;
         self.link(&format!("{device}/driver"), "sys/bus/pci/drivers/amdgpu")?;
         self.link(&format!("{device}/subsystem"), "sys/bus/pci")?;
         self.link(&format!("sys/bus/pci/drivers/amdgpu/{address}"), &device)?;
-        self.link("sys/bus/pci/drivers/amdgpu/module", "sys/module/amdgpu")?;
-        self.link("sys/module/amdgpu/drivers/pci:amdgpu", "sys/bus/pci/drivers/amdgpu")?;
         self.link(&format!("sys/bus/pci/devices/{address}"), &device)?;
-        self.pci_lists()
+        self.pci_bus(bus_of(gpu))
     }
 
-    /// Writes the lists with the GPU's bus, and with the machine's devices and buses beside the GPU's.
-    fn pci_lists(&self) -> Result<(), ExecError> {
-        let name = format!("0000:{:02x}", self.bus());
+    /// Writes a GPU's bus.
+    fn pci_bus(&self, number: u8) -> Result<(), ExecError> {
+        let name = format!("0000:{number:02x}");
         let bus = format!("sys/devices/pci{name}/pci_bus/{name}");
         let near = pci::near();
         self.file(&format!("{bus}/uevent"), "")?;
         self.file(&format!("{bus}/cpuaffinity"), near.mask)?;
         self.file(&format!("{bus}/cpulistaffinity"), near.list)?;
         self.link(&format!("{bus}/subsystem"), "sys/class/pci_bus")?;
-        self.link(&format!("sys/class/pci_bus/{name}"), &bus)?;
+        self.link(&format!("sys/class/pci_bus/{name}"), &bus)
+    }
+
+    /// Writes the driver's links, and those to the machine's devices and buses beside the GPUs'.
+    fn pci_lists(&self) -> Result<(), ExecError> {
+        self.file("sys/bus/pci/drivers/amdgpu/uevent", "")?;
+        self.link("sys/bus/pci/drivers/amdgpu/module", "sys/module/amdgpu")?;
+        self.link("sys/module/amdgpu/drivers/pci:amdgpu", "sys/bus/pci/drivers/amdgpu")?;
         for pci::Link { place, target } in pci::machine() {
             let place = self.root.join(place);
             let target = match pci::root_of(&target) {
@@ -333,58 +382,38 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// Writes the driver's own files of the PCI device. Files that change are made when a program opens them, and are
+    /// Writes the driver's own files of a PCI device. Files that change are made when a program opens them, and are
     /// empty here.
-    fn card(&self, card: Card) -> Result<(), ExecError> {
-        let device = device(self.bus());
+    fn card(&self, (number, gpu): (usize, &PreparedGpu), card: Card) -> Result<PreparedCard, ExecError> {
+        let device = device(bus_of(gpu));
         for file in card::FILES.iter().filter(|file| file.is_of(&card)) {
-            let place = format!("{device}/{}", card_path(file.path));
+            let place = format!("{device}/{}", card_path(number, file.path));
             let content =
                 if file.source == Source::Card { file.show(&card, &Figures::default()) } else { Vec::new() };
             self.file(&place, content)?;
             self.set_mode(&place, file.mode())?;
         }
-        self.link(&format!("{device}/{HWMON}/device"), &device)?;
-        self.file(SHARED_FILE, vec![0; SHARED_SIZE])?;
-        self.set_mode(SHARED_FILE, 0o644)?;
-        self.file(CARD_FILE, serde_json::to_vec(&PreparedCard { card, device })?)
+        self.link(&format!("{device}/{}/device", hwmon(number)), &device)?;
+        self.file(&shared_file(number), vec![0; SHARED_SIZE])?;
+        self.set_mode(&shared_file(number), 0o644)?;
+        Ok(PreparedCard { card, device })
     }
 
-    /// Returns start, end and flags of each BAR, at addresses that a firmware might have chosen.
-    fn resources(&self) -> String {
-        const PREFETCHABLE: u64 = 0x14_220c;
-        const MEMORY: u64 = 0x4_0200;
-        let bars = [
-            (0xa0_0000_0000, self.settings.vram, PREFETCHABLE),
-            (0, 0, 0),
-            (0xb0_0000_0000, belfry_abi::pci::DOORBELL_BAR_SIZE, PREFETCHABLE),
-            (0, 0, 0),
-            (0, 0, 0),
-            (0xf000_0000, 1 << 20, MEMORY),
-        ];
-        let mut text = String::new();
-        for (start, size, flags) in bars.into_iter().chain([(0, 0, 0); 7]) {
-            let end: u64 = if size == 0 { 0 } else { start + size - 1 };
-            let _ = writeln!(text, "{start:#018x} {end:#018x} {flags:#018x}");
-        }
-        text
-    }
-
-    /// Writes the files that DRM makes.
-    fn drm(&self) -> Result<(), ExecError> {
-        let device = device(self.bus());
-        self.drm_nodes(&device, 0)?;
-        for number in 1..self.settings.render_nodes() {
-            let device = partition_device(number);
+    /// Writes the files that DRM makes for a GPU; `partitions` counts the devices of partitions.
+    fn drm(&self, gpu: &PreparedGpu, partitions: &mut u32) -> Result<(), ExecError> {
+        self.drm_nodes(&device(bus_of(gpu)), gpu.render_minor)?;
+        for number in 1..gpu.render_nodes() {
+            let device = partition_device(*partitions);
+            *partitions += 1;
             self.platform_device(&device)?;
-            self.drm_nodes(&device, number)?;
+            self.drm_nodes(&device, gpu.render_minor + number)?;
         }
-        self.file("sys/class/drm/version", "drm 1.1.0 20060810\n")
+        Ok(())
     }
 
     /// Writes a partition's nodes, below the device that DRM has them from.
-    fn drm_nodes(&self, device: &str, number: u32) -> Result<(), ExecError> {
-        let (card, render) = (number, self.settings.render_minor + number);
+    fn drm_nodes(&self, device: &str, render: u32) -> Result<(), ExecError> {
+        let card = card_number(render);
         for (name, minor) in [(format!("card{card}"), card), (format!("renderD{render}"), render)] {
             let place = format!("{device}/drm/{name}");
             self.file(&format!("dev/dri/{name}"), "")?;

@@ -1,10 +1,13 @@
-//! Files of the topology, and of the card of the first GPU.
+//! Files of the topology, and of the cards.
 
 use std::io;
+use std::sync::Arc;
 
+use belfry_kfd_core::KfdDevice;
 use belfry_kfd_core::card::{Card, Figures, Source};
 
 use super::HostedProcess;
+use crate::os::HostedOs;
 
 impl HostedProcess {
     /// Reads one topology file, for example `nodes/1/properties`, or one of the first GPU's own trees.
@@ -29,22 +32,28 @@ impl HostedProcess {
         Ok(names.into_iter().map(|name| name.trim_end_matches('/').to_owned()).collect())
     }
 
-    /// Returns the constant properties that the files of the card are made of.
+    /// Returns the constant properties that the files of the first GPU's card are made of.
     pub fn card(&self) -> Card {
         self.files[0].device.card()
     }
 
-    /// Bytes of VRAM and of system memory that this GPU has given away, without those of a card's other devices.
-    pub fn own_memory(&self) -> (u64, u64) {
-        self.files[0].device.own_memory()
+    /// The driver's device of the GPU with a number among those that the process has open.
+    fn device(&self, gpu: usize) -> Option<&KfdDevice<HostedOs>> {
+        let mut each = self.files.chunk_by(|one, other| Arc::ptr_eq(&one.gpu, &other.gpu));
+        each.nth(gpu).map(|files| &*files[0].device)
     }
 
-    /// Measures the figures that a file of the card with this source needs.
-    pub fn figures(&self, source: Source) -> Figures {
-        self.files[0].device.figures(source)
+    /// Bytes of VRAM and of system memory that a GPU, by its number, has given away, without those of a card's other devices.
+    pub fn own_memory(&self, gpu: usize) -> (u64, u64) {
+        self.device(gpu).map_or((0, 0), KfdDevice::own_memory)
     }
 
-    /// Reads a file of the card, for example `mem_info_vram_used`.
+    /// Measures the figures that a file of a GPU's card with this source needs.
+    pub fn figures(&self, gpu: usize, source: Source) -> Figures {
+        self.device(gpu).map_or_else(Figures::default, |device| device.figures(source))
+    }
+
+    /// Reads a file of the first GPU's card, for example `mem_info_vram_used`.
     ///
     /// # Errors
     ///

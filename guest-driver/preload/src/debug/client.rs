@@ -172,7 +172,7 @@ impl Links {
         let listener = of_debugger(pid).and_then(|name| UnixListener::bind_addr(&name));
         // Another debugger has attached in the same way.
         let listener = listener.map_err(|_| libc::EALREADY)?;
-        let stand_in = driver(|| gpu.hosted.open()).map(Box::new).map_err(|_| libc::ENOMEM)?;
+        let stand_in = driver(|| gpu.machine.open()).map(Box::new).map_err(|_| libc::ENOMEM)?;
         let mask = u64::from(args.args[0]) | u64::from(args.args[1]) << 32;
         let result = ask_stand_in(gpu, &stand_in, args);
         if result.is_err() {

@@ -135,7 +135,7 @@ struct Server {
 ///
 /// Without a socket or a thread, of which the user is told, the program goes on, and cannot be debugged.
 pub(crate) fn serve(gpu: &'static Gpu) {
-    gpu.hosted.add_work_threads(WORKERS);
+    gpu.machine.gpus().iter().for_each(|gpu| gpu.add_work_threads(WORKERS));
     let (started, start) = sync_channel(1);
     let thread = std::thread::Builder::new().name("belfry-debug".to_owned());
     let spawned = thread.spawn(move || run(gpu, &started));
@@ -197,7 +197,7 @@ impl Server {
         if patient.is_err() || self.peers.len() == PEERS {
             return false;
         }
-        let Ok(process) = self.gpu.hosted.open() else { return false };
+        let Ok(process) = self.gpu.machine.open() else { return false };
         let told = Arc::new(Told {
             outbox: self.outbox.clone(),
             is_due: AtomicBool::new(false),

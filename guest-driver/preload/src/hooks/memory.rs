@@ -139,8 +139,8 @@ fn map_node(
             }
             errno.raw()
         })?;
-        if let Some((range, offset)) = gpu.process.doorbells_at(mapped as usize) {
-            crate::doorbells::mapped(range, offset);
+        if let Some((range, owner, offset)) = gpu.process.doorbells_at(mapped as usize) {
+            crate::doorbells::mapped(range, &owner, offset);
         }
         Ok(mapped)
     };
@@ -350,6 +350,8 @@ unsafe extern "C" fn pkey_mprotect(address: *mut c_void, len: usize, prot: c_int
 fn is_pinned(address: *mut c_void, len: usize) -> bool {
     !is_inside()
         && gpu::running().is_some_and(|gpu| {
-            inside(|| gpu.hosted.pins_in(address as u64..(address as u64).saturating_add(len as u64)))
+            inside(|| {
+                gpu.machine.first().pins_in(address as u64..(address as u64).saturating_add(len as u64))
+            })
         })
 }

@@ -1,0 +1,90 @@
+//! The GPUs that `belfry exec` offers.
+
+use anyhow::ensure;
+use belfry_device::GpuConfig;
+use belfry_machine::Gpus;
+
+use super::ExecArgs;
+
+/// Most GPUs (`belfry_kfd_hosted::prepared::MAX_GPUS`).
+pub(super) const MOST: i64 = belfry_kfd_hosted::prepared::MAX_GPUS as i64;
+
+/// Parses how many there are; `None` for a number that there is not.
+pub(super) fn count(text: &str) -> Option<u8> {
+    text.parse().ok().filter(|&gpus: &u8| (1..=MOST).contains(&gpus.into()))
+}
+
+/// Returns the GPUs that were asked for, all of them like `gpu`.
+///
+/// # Errors
+///
+/// Several GPUs together with an option that looks at one GPU alone.
+pub(super) fn offered(args: &ExecArgs, gpu: GpuConfig) -> anyhow::Result<Gpus> {
+    for (name, is_there) in [
+        ("--sanitize", args.sanitize.is_asked_for()),
+        ("--profile", args.profile.is_asked_for()),
+        ("--trace", args.trace.is_asked_for()),
+        ("--record", args.record.folder().is_some()),
+        ("--inspect and --gdb", args.inspect.options(&args.symbols).is_some()),
+        ("--costs", args.costs),
+        ("a plan of faults", !gpu.faults.is_off()),
+    ] {
+        let gpus = args.gpus;
+        ensure!(
+            gpus == 1 || !is_there,
+            "{name} looks at one GPU, and --gpus asks for {gpus}; leave one of them out"
+        );
+    }
+    let others = vec![gpu.clone(); usize::from(args.gpus).saturating_sub(1)];
+    Ok(Gpus { first: gpu, others })
+}
+
+/// Returns the line that says what a program gets.
+pub(super) fn notice(gpus: &Gpus) -> String {
+    let GpuConfig { chip, cus, xccs, vram_size, .. } = &gpus.first;
+    let cores = match (chip.max_xccs, xccs) {
+        (1, _) => String::new(),
+        (_, 1) => " on one XCC".to_owned(),
+        (_, many) => format!(" on {many} XCCs"),
+    };
+    let (many, each) = match gpus.count() {
+        1 => (String::new(), ""),
+        many => (format!("{many} GPUs, "), " each"),
+    };
+    format!(
+        "belfry exec: {many}{chip} with {cus} CUs{cores} and {} MiB{each} in each process that opens it; guest driver and VM are not in the path\n",
+        vram_size >> 20
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plain;
+    use super::*;
+
+    fn args(line: &str) -> ExecArgs {
+        let words: Vec<_> = line.split(' ').map(Into::into).collect();
+        plain(&words).unwrap()
+    }
+
+    #[test]
+    fn gpus_are_as_many_as_were_asked_for() {
+        for (line, many, says) in
+            [("--cus 4", 1, "exec: gfx1100"), ("--cus 4 --gpus 3", 3, "3 GPUs, gfx1100")]
+        {
+            let gpus = offered(&args(line), GpuConfig::default()).unwrap();
+            assert_eq!(gpus.count(), many);
+            assert!(notice(&gpus).contains(says), "{}", notice(&gpus));
+        }
+    }
+
+    #[test]
+    fn tools_that_look_at_one_gpu_are_refused_with_several() {
+        let several = ExecArgs { costs: true, json: true, ..args("--gpus 2") };
+        let error = offered(&several, GpuConfig::default()).unwrap_err().to_string();
+        assert!(error.contains("--costs") && error.contains("--gpus"), "{error}");
+        let faults: belfry_device::faults::Plan = "seed=1".parse().unwrap_or_default();
+        let alone = GpuConfig { faults, ..GpuConfig::default() };
+        assert_eq!(offered(&ExecArgs { gpus: 1, ..several }, alone).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,111 @@
+//! The settings of a program's devices and of their files.
+
+use belfry_kfd_hosted::prepared::{MAX_GPUS, Prepared, PreparedGpu};
+
+use super::{ExecError, ExecOptions, tree};
+
+impl ExecOptions {
+    /// Returns the settings of the devices and of their files.
+    pub(super) fn settings(&self) -> Result<Prepared, ExecError> {
+        let (first, count) = (&self.gpus.first, self.gpus.count());
+        if count > MAX_GPUS {
+            return Err(belfry_kfd_hosted::Error::TooManyGpus(count).into());
+        }
+        let mut render_minor = 128;
+        let mut gpus = Vec::new();
+        for (gpu, bus) in self.gpus.all().iter().zip(tree::free_places(count)) {
+            let prepared = PreparedGpu {
+                chip: gpu.chip,
+                xccs: gpu.xccs,
+                partition: gpu.partition,
+                cus: gpu.cus,
+                vram: gpu.vram_size,
+                location_id: u32::from(bus) << 8,
+                render_minor,
+            };
+            render_minor += prepared.render_nodes();
+            gpus.push(prepared);
+        }
+        let mut prepared = Prepared {
+            gpus,
+            workers: first.workers,
+            deterministic: first.deterministic,
+            tier: first.tier,
+            matrices: first.matrices,
+            counts_code: first.counts_code,
+            code_folder: self.code_folder.clone(),
+            system_memory: tree::machine_memory(),
+            domain: 0,
+            paths: Vec::new(),
+        };
+        prepared.paths = tree::paths(&prepared);
+        Ok(prepared)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use belfry_device::GpuConfig;
+    use belfry_kfd_hosted::prepared::{CARD_FILE, PreparedCard, Wait};
+    use belfry_machine::Gpus;
+
+    use super::*;
+
+    fn options(gpus: usize) -> ExecOptions {
+        let gpu = GpuConfig { cus: 4, vram_size: 64 << 20, workers: 1, ..GpuConfig::default() };
+        ExecOptions {
+            gpus: Gpus { first: gpu.clone(), others: vec![gpu; gpus - 1] },
+            code_folder: None,
+            root: None,
+            namespace: false,
+            trace: None,
+            record: None,
+            sanitize: None,
+            profile: None,
+            inspect: None,
+            debuggable: false,
+            wait: Wait::Auto,
+            program: Vec::new(),
+            asked: None,
+        }
+    }
+
+    #[test]
+    fn tree_of_two_gpus_has_two_functions_with_files_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = options(2).settings().unwrap();
+        let tree = tree::publish(folder.path(), &settings).unwrap();
+        let read = |path: &str| {
+            fs::read_to_string(tree.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+        };
+        for name in ["renderD128", "renderD129", "card0", "card1"] {
+            assert!(tree.join("dev/dri").join(name).exists(), "{name}");
+        }
+        let cards: Vec<PreparedCard> = serde_json::from_str(&read(CARD_FILE)).unwrap();
+        let mut found = Vec::new();
+        for (number, PreparedCard { device, .. }) in cards.iter().enumerate() {
+            let node = number + 1;
+            let properties = read(&format!("sys/class/kfd/kfd/topology/nodes/{node}/properties"));
+            let location = settings.gpus[number].location_id;
+            assert!(properties.contains(&format!("location_id {location}\n")), "{properties}");
+            assert!(properties.contains(&format!("drm_render_minor {}\n", 128 + number)), "{properties}");
+            assert!(properties.contains("p2p_links_count 1\n"), "{properties}");
+            assert!(tree.join(device).join(format!("hwmon/hwmon{number}/temp1_input")).exists());
+            assert_eq!(
+                read(&format!("sys/class/drm/card{number}/device/uevent")),
+                read(&format!("{device}/uevent"))
+            );
+            found.push((device.clone(), read(&format!("{device}/resource"))));
+        }
+        assert_eq!(found.len(), 2);
+        assert!(found[0].0 != found[1].0 && found[0].1 != found[1].1, "{found:?}");
+        assert_eq!(settings.paths.iter().filter(|path| path.contains("/sys/devices/pci")).count(), 2);
+    }
+
+    #[test]
+    fn more_gpus_than_reach_each_other_are_refused() {
+        assert!(options(MAX_GPUS + 1).settings().unwrap_err().to_string().contains("9 GPUs"));
+    }
+}
