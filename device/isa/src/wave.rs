@@ -213,7 +213,7 @@ impl Wave {
     /// Starts a new wave in this one's storage, which is cheaper than [`Wave::new`]; the instruction count restarts too.
     pub fn restart(&mut self, init: &WaveInit<'_>) {
         let used = u32::from(self.registers) * self.halves;
-        self.v.0[..(used as usize).min(ROWS)].fill(ZERO_ROW);
+        vgprs::clear(&mut self.v.0[..(used as usize).min(ROWS)]);
         self.s = [0; 256];
         self.launch(init);
     }

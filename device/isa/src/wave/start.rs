@@ -2,7 +2,8 @@
 
 use core::ops::Range;
 
-use super::{Wave, WaveInit, ZERO_ROW};
+use super::vgprs::clear;
+use super::{Wave, WaveInit};
 use crate::registers::slot;
 use crate::wave::barriers::BARRIERS;
 use crate::wave::partly_done::PartlyDone;
@@ -66,7 +67,7 @@ impl Wave {
     /// [included](Start::include). `v0` has 64 lanes, of which a wave32 uses the first 32.
     pub fn start_as(&mut self, start: &Start, own: Option<&Own>, v0: &[u32; 64]) {
         let used = (u32::from(self.registers) * self.halves) as usize;
-        self.v.0[..used.min(super::ROWS)].fill(ZERO_ROW);
+        clear(&mut self.v.0[..used.min(super::ROWS)]);
         // Between these there are no registers.
         self.s[..REGISTERS].copy_from_slice(&start.wave.s[..REGISTERS]);
         self.s[VALUES..].copy_from_slice(&start.wave.s[VALUES..]);
@@ -81,7 +82,7 @@ impl Wave {
     pub fn start_behind(&mut self, start: &Start, own: Option<&Own>, v0: &[u32; 64], touched: &Touched) {
         for &(first, end) in &touched.rows {
             if let Some(rows) = self.v.0.get_mut(first as usize..end as usize) {
-                rows.fill(ZERO_ROW);
+                clear(rows);
             }
         }
         let mut lines = touched.lines;

@@ -13,6 +13,12 @@ pub(crate) const TEMP_ROW: usize = MAX_ALLOCATION as usize * 2;
 pub(crate) const ROWS: usize = (TEMP_ROW + 64).next_power_of_two();
 pub(crate) const ZERO_ROW: Row = [Chunk([0; 16]); 2];
 
+/// Makes rows zeros, by `memset`: a copied [`ZERO_ROW`] is stores of 16 bytes each in some builds.
+#[inline(always)]
+pub(crate) fn clear(rows: &mut [Row]) {
+    rows.zero();
+}
+
 /// The vector registers.
 #[derive(Clone)]
 pub(crate) struct Vgprs(pub(super) Box<[Row; ROWS]>);
