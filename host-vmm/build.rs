@@ -4,88 +4,25 @@
 //! for its start. A third of that start was the dynamic loader's: finding and mapping three libraries, and binding
 //! their symbols. Code that needs a shared library is a program of its own (`host-vmm/opencl`).
 //!
-//! `-C target-feature=+crt-static` would do the same, but for every crate of a build and never beside procedural macros. So the
-//! linker is given scripts, under the names of the shared libraries that the standard library asks for, that name the archives.
-//! The result is position-independent as before (`-static-pie`).
-//!
 //! Such a binary is entered at `belfry_start` (`host-vmm/start`), which starts a program at once that was prepared before.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::{env, fs, io};
+mod static_pie;
 
-/// Libraries that the standard library and the compiler ask the linker for, and the archives that hold them.
-const LIBRARIES: [(&str, &[&str]); 7] = [
-    ("libc.so", &["libc.a"]),
-    ("libm.so", &["libm.a"]),
-    ("libgcc_s.so", &["libgcc_eh.a", "libgcc.a", "libc.a"]),
-    ("libpthread.so", &["libpthread.a"]),
-    ("libdl.so", &["libdl.a"]),
-    ("librt.so", &["librt.a"]),
-    ("libutil.so", &["libutil.a"]),
-];
+use std::io;
+use std::path::Path;
 
 fn main() -> io::Result<()> {
-    println!("cargo::rerun-if-changed=build.rs");
-    let variable = |name: &str| env::var(name).unwrap_or_default();
-    let gnu = variable("CARGO_CFG_TARGET_OS") == "linux" && variable("CARGO_CFG_TARGET_ENV") == "gnu";
-    let already = variable("CARGO_CFG_TARGET_FEATURE").split(',').any(|feature| feature == "crt-static");
-    let foreign = variable("HOST") != variable("TARGET");
-    if !gnu || already || foreign {
-        return Ok(());
+    for file in ["build.rs", "static_pie.rs"] {
+        println!("cargo::rerun-if-changed={file}");
     }
-    let Some(scripts) =
-        LIBRARIES.iter().map(|(name, archives)| script(name, archives)).collect::<Option<Vec<_>>>()
-    else {
-        println!(
-            "cargo::warning=the C library's archives are missing (libc6-dev), so belfry is linked dynamically"
-        );
-        return Ok(());
-    };
-    let directory = Path::new(&variable("OUT_DIR")).join("archives");
-    fs::create_dir_all(&directory)?;
-    for (name, text) in scripts {
-        fs::write(directory.join(name), text)?;
-    }
-    println!("cargo::rustc-link-arg-bins=-L{}", directory.display());
-    println!("cargo::rustc-link-arg-bins=-static-pie");
-    if variable("CARGO_CFG_TARGET_ARCH") == "x86_64" {
-        let object = entry(&directory)?;
-        println!("cargo::rustc-link-arg-bins={}", object.display());
-        println!("cargo::rustc-link-arg-bins=-Wl,-e,belfry_start");
+    let Some(mut arguments) = static_pie::arguments()? else { return Ok(()) };
+    if static_pie::variable("CARGO_CFG_TARGET_ARCH") == "x86_64" {
+        let object = static_pie::entry(Path::new("start/src"))?;
         println!("cargo::rustc-env=BELFRY_START_OBJECT={}", object.display());
+        arguments.extend(static_pie::entered_at(&object));
+    }
+    for argument in arguments {
+        println!("cargo::rustc-link-arg-bins={argument}");
     }
     Ok(())
-}
-
-/// Compiles the entry of the binary: always optimised, as it runs before the functions are there that other code calls.
-fn entry(directory: &Path) -> io::Result<PathBuf> {
-    let source = Path::new("start/src");
-    println!("cargo::rerun-if-changed={}", source.display());
-    let object = directory.join("start.o");
-    let status = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
-        .args(["--edition=2024", "--crate-name=belfry_start", "--crate-type=lib", "--emit=obj"])
-        .args(["-Copt-level=2", "-Cpanic=abort", "--cfg=belfry_entry", "-o"])
-        .arg(&object)
-        .arg(source.join("lib.rs"))
-        .status()?;
-    if !status.success() {
-        return Err(io::Error::other("the entry of the binary (host-vmm/start) does not compile"));
-    }
-    Ok(object)
-}
-
-/// The linker script of one library, and its name; nothing if an archive is missing.
-fn script(name: &'static str, archives: &[&str]) -> Option<(&'static str, String)> {
-    let found = archives.iter().map(|archive| archive_path(archive)).collect::<Option<Vec<_>>>()?;
-    let list = found.iter().map(|path| format!(" \"{}\"", path.display())).collect::<String>();
-    Some((name, format!("GROUP ({list} )\n")))
-}
-
-/// Path of an archive of the C library or of the C compiler itself.
-fn archive_path(name: &str) -> Option<PathBuf> {
-    let output = Command::new("cc").arg(format!("-print-file-name={name}")).output().ok()?;
-    let path = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());
-    // A compiler that does not have the file prints its name alone.
-    path.is_absolute().then(|| fs::canonicalize(path).ok()).flatten()
 }

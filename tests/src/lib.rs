@@ -1,5 +1,6 @@
 //! Parts that tests with guests and of the binary share. Tests in one process are in `tests/hosted`.
 
+mod built;
 pub mod disks;
 pub mod nested;
 pub mod own_system;
@@ -7,16 +8,17 @@ pub mod suite;
 pub mod trial;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 use belfry_embedded::PARTS;
 use belfry_guest::{Guest, GuestError, ProgramId};
 use belfry_image::artifacts::rust_sources;
 use belfry_image::module::core_object::CoreInputs;
 use belfry_image::module::kasan;
 use belfry_image::{Cache, Freshness, GuestImage, Progress};
+
+pub use built::guest_roles;
 
 /// Fetches, builds and caches the parts of a guest.
 ///
@@ -130,35 +132,4 @@ pub fn complaint(log: &str) -> Option<String> {
 fn target_directory(name: &str) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target")).join(name)
-}
-
-/// Builds the test roles as a static binary that runs in any guest.
-///
-/// # Errors
-///
-/// When cargo fails.
-pub fn guest_roles() -> Result<PathBuf> {
-    const TARGET: &str = "x86_64-unknown-linux-gnu";
-    let target_dir = target_directory("roles");
-    let output = Command::new(env!("CARGO"))
-        .args([
-            "build",
-            "--quiet",
-            "--release",
-            "--target",
-            TARGET,
-            "-p",
-            "belfry-test-roles",
-            "--target-dir",
-        ])
-        .arg(&target_dir)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .env("RUSTFLAGS", "-C target-feature=+crt-static")
-        .env_remove("CARGO_ENCODED_RUSTFLAGS")
-        .env_remove("CARGO_BUILD_TARGET")
-        .stdin(Stdio::null())
-        .output()
-        .context("running cargo")?;
-    ensure!(output.status.success(), "building the roles: {}", String::from_utf8_lossy(&output.stderr));
-    Ok(target_dir.join(TARGET).join("release/guest-roles"))
 }

@@ -3,19 +3,17 @@
 //! The outer guest (L1) is Debian's kernel in QEMU with a processor that has AMD's virtualisation; it carries kvm_amd,
 //! a static belfry and a packed guest, which that belfry boots (L2).
 
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use belfry_embedded::PARTS;
 use belfry_guest::{Exit, Guest, GuestConfig, Stream};
 use belfry_image::module_files::stock_modules;
 use belfry_image::{Cache, GuestImage, InitramfsFile, Progress, packed};
 
-use crate::{guest_image, target_directory};
+use crate::built::{self, strip};
+use crate::guest_image;
 
-const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Path of belfry in L1.
 pub const BELFRY: &str = "/bin/belfry";
 /// Path of the packed guest in L1.
@@ -38,11 +36,13 @@ impl Nested {
         // With modules for root file systems, shared folders and networks; only packed guests of this tier have them.
         let inner = guest_image(&cache)?.with_root(&cache)?;
         let bare_metal = belfry_image::bare_metal::obtain(&cache, &PARTS)?;
-        let belfry = static_belfry(progress)?;
+        let directory = tempfile::tempdir()?;
+        // A program without shared libraries, as every belfry is; its debug sections would fill L1's memory.
+        let belfry = directory.path().join("belfry");
+        strip(&built::belfry()?, &belfry)?;
 
         let mut files = packed::files(&inner, Some(&bare_metal), PACKED);
         files.push(InitramfsFile { guest: BELFRY.to_owned(), mode: 0o755, host: belfry });
-        let directory = tempfile::tempdir()?;
         let (name, content) = packed::index(&inner);
         let index = directory.path().join(name);
         std::fs::write(&index, content).context("writing the packed guest's index")?;
@@ -111,40 +111,4 @@ impl Nested {
     pub fn power_off(self) -> Result<()> {
         Ok(self.guest.power_off()?)
     }
-}
-
-/// Builds belfry as a program that needs no libraries.
-fn static_belfry(progress: &Progress) -> Result<PathBuf> {
-    // Of its own, so that its flags leave the other builds alone.
-    let target = target_directory("nested");
-    let step = progress.spinner("building a static belfry for L1");
-    let output = Command::new("cargo")
-        .args([
-            "build",
-            "--quiet",
-            "--profile",
-            "nested",
-            "--target",
-            TARGET,
-            "-p",
-            "belfry",
-            "--bin",
-            "belfry",
-        ])
-        .arg("--target-dir")
-        .arg(&target)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .env("RUSTFLAGS", "-C target-feature=+crt-static")
-        .env_remove("CARGO_ENCODED_RUSTFLAGS")
-        .env_remove("CARGO_BUILD_TARGET")
-        .stdin(Stdio::null())
-        .output()
-        .context("cannot start cargo; install Rust through https://rustup.rs")?;
-    ensure!(
-        output.status.success(),
-        "building a static belfry failed:\n{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    step.done("up to date");
-    Ok(target.join(TARGET).join("nested/belfry"))
 }

@@ -41,7 +41,7 @@ pub fn run(kernel: TrialKernel, config: &GuestConfig, trial: Trial, limit: Durat
         TrialKernel::Stock => guest_image(&cache)?,
         TrialKernel::Kasan => kasan_image(&cache)?,
     };
-    let roles = std::fs::read(guest_roles()?)?;
+    let roles = guest_roles()?;
     let mut guest = Guest::boot(&image, config, &cache)?;
     guest.load_driver()?;
     guest.put_file(ROLES, 0o755, &roles)?;

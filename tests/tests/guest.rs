@@ -37,7 +37,7 @@ fn boot_with_roles() -> (Guest, &'static str) {
 fn boot_with_roles_and(config: &GuestConfig) -> (Guest, &'static str) {
     let roles = guest_roles().unwrap();
     let mut guest = boot(config);
-    guest.put_file("/bin/guest-roles", 0o755, &std::fs::read(roles).unwrap()).unwrap();
+    guest.put_file("/bin/guest-roles", 0o755, &roles).unwrap();
     (guest, "/bin/guest-roles")
 }
 

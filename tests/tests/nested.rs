@@ -305,7 +305,7 @@ fn files_disks_and_statuses_travel(nested: &mut Nested) {
 fn disks_of_both_formats_are_read_written_and_zeroed(nested: &mut Nested) {
     const NAMES: [&str; 2] = ["/root/disk.qcow2", "/root/disk.raw"];
     let images = Images::new().unwrap();
-    let program = fs::read(guest_roles().unwrap()).unwrap();
+    let program = guest_roles().unwrap();
     nested.guest().put_file("/root/guest-roles", 0o755, &program).unwrap();
     for (name, path) in NAMES.iter().zip(images.paths()) {
         nested.guest().put_file(name, 0o644, &fs::read(path).unwrap()).unwrap();

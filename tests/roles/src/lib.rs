@@ -5,6 +5,7 @@
 
 pub mod bad_ioctls;
 pub mod clocks;
+pub mod command;
 pub mod disk;
 pub mod kills;
 mod nodes;
