@@ -4,6 +4,7 @@ mod built;
 pub mod disks;
 pub mod nested;
 pub mod own_system;
+pub mod shared_guest;
 pub mod suite;
 pub mod trial;
 

@@ -1,6 +1,7 @@
 //! Whole guests: a stock Debian kernel in QEMU, our driver module, and programs over the real /dev/kfd.
 //!
-//! Each test boots a guest of its own; parts that the machine lacks are fetched once and cached.
+//! Tests that need the usual guest share some; the others boot one of their own. Parts that the machine lacks are fetched once and
+//! cached.
 
 use std::time::Duration;
 
@@ -12,8 +13,9 @@ use belfry_image::Cache;
 use belfry_machine::{DiskConfig, DiskFormat};
 use belfry_test_roles::svm::swap;
 use belfry_tests::disks::Images;
+use belfry_tests::shared_guest::{self, ROLES, in_shared_guest};
 use belfry_tests::trial::{Trial, TrialKernel};
-use belfry_tests::{complaint, driver_interrupts, guest_image, guest_roles, trial, unload, wake};
+use belfry_tests::{complaint, driver_interrupts, guest_image, trial, unload, wake};
 use belfry_vfio_user::DoorbellMode;
 
 /// Time limit of one program; far more than it needs even on a loaded machine.
@@ -35,10 +37,7 @@ fn boot_with_roles() -> (Guest, &'static str) {
 }
 
 fn boot_with_roles_and(config: &GuestConfig) -> (Guest, &'static str) {
-    let roles = guest_roles().unwrap();
-    let mut guest = boot(config);
-    guest.put_file("/bin/guest-roles", 0o755, &roles).unwrap();
-    (guest, "/bin/guest-roles")
+    (shared_guest::boot_with_roles(config).unwrap(), ROLES)
 }
 
 /// Runs a program that has to succeed and returns its output.
@@ -115,14 +114,14 @@ fn partitions_have_render_nodes_of_their_own() {
 
 #[test]
 fn driver_reloads_twenty_times_with_work_in_between() {
-    let (mut guest, roles) = boot_with_roles();
-    for round in 0..20 {
-        assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"), "round {round}");
-        unload(&mut guest).unwrap();
-        guest.load_driver().unwrap();
-    }
-    assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
-    finish(guest);
+    in_shared_guest(|guest| {
+        for round in 0..20 {
+            assert!(succeed(guest, &[ROLES, "work"]).contains("verified"), "round {round}");
+            unload(guest).unwrap();
+            guest.load_driver().unwrap();
+        }
+        assert!(succeed(guest, &[ROLES, "work"]).contains("verified"));
+    });
 }
 
 #[test]
@@ -219,42 +218,42 @@ fn init_reaps_orphans_and_refuses_files_in_its_own_place() {
 
 #[test]
 fn driver_unloads_after_a_process_died_with_its_queue_running() {
-    let (mut guest, roles) = boot_with_roles();
-    let (spinner, _) = start_role(&mut guest, &[roles, "spin", "/tmp/spinning"], "/tmp/spinning");
-    guest.kill(spinner, SIGKILL).unwrap();
-    assert_eq!(guest.wait(spinner, LIMIT, &mut |_, _| {}).unwrap().status, 128 + SIGKILL);
-    unload(&mut guest).unwrap();
-    guest.load_driver().unwrap();
-    assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
-    finish(guest);
+    in_shared_guest(|guest| {
+        let (spinner, _) = start_role(guest, &[ROLES, "spin", "/tmp/spinning"], "/tmp/spinning");
+        guest.kill(spinner, SIGKILL).unwrap();
+        assert_eq!(guest.wait(spinner, LIMIT, &mut |_, _| {}).unwrap().status, 128 + SIGKILL);
+        unload(guest).unwrap();
+        guest.load_driver().unwrap();
+        assert!(succeed(guest, &[ROLES, "work"]).contains("verified"));
+    });
 }
 
 #[test]
 fn killed_process_leaves_the_next_one_working() {
-    let (mut guest, roles) = boot_with_roles();
-    for round in 0..3 {
-        let announcement = format!("/tmp/spinning-{round}");
-        let (spinner, _) = start_role(&mut guest, &[roles, "spin", &announcement], &announcement);
-        // Another process's work goes on beside the endless kernel.
-        assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
-        guest.kill(spinner, SIGKILL).unwrap();
-        assert_eq!(guest.wait(spinner, LIMIT, &mut |_, _| {}).unwrap().status, 128 + SIGKILL);
-        assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"), "round {round}");
-    }
-    finish(guest);
+    in_shared_guest(|guest| {
+        for round in 0..3 {
+            let announcement = format!("/tmp/spinning-{round}");
+            let (spinner, _) = start_role(guest, &[ROLES, "spin", &announcement], &announcement);
+            // Another process's work goes on beside the endless kernel.
+            assert!(succeed(guest, &[ROLES, "work"]).contains("verified"));
+            guest.kill(spinner, SIGKILL).unwrap();
+            assert_eq!(guest.wait(spinner, LIMIT, &mut |_, _| {}).unwrap().status, 128 + SIGKILL);
+            assert!(succeed(guest, &[ROLES, "work"]).contains("verified"), "round {round}");
+        }
+    });
 }
 
 #[test]
 fn processes_cannot_reach_each_others_memory() {
-    let (mut guest, roles) = boot_with_roles();
-    let (holder, address) =
-        start_role(&mut guest, &[roles, "hold", "/tmp/address", "/tmp/release"], "/tmp/address");
-    let thief = succeed(&mut guest, &[roles, "steal", &address]);
-    assert!(thief.contains("refused"), "{thief}");
-    guest.put_file("/tmp/release", 0o644, b"now").unwrap();
-    assert_eq!(guest.wait(holder, LIMIT, &mut |_, _| {}).unwrap().status, 0);
-    assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
-    finish(guest);
+    in_shared_guest(|guest| {
+        let (holder, address) =
+            start_role(guest, &[ROLES, "hold", "/tmp/address", "/tmp/release"], "/tmp/address");
+        let thief = succeed(guest, &[ROLES, "steal", &address]);
+        assert!(thief.contains("refused"), "{thief}");
+        guest.put_file("/tmp/release", 0o644, b"now").unwrap();
+        assert_eq!(guest.wait(holder, LIMIT, &mut |_, _| {}).unwrap().status, 0);
+        assert!(succeed(guest, &[ROLES, "work"]).contains("verified"));
+    });
 }
 
 #[test]
@@ -327,39 +326,40 @@ fn work_goes_on_when_the_system_has_slept_with_its_memory_powered_alone() {
 
 #[test]
 fn illegal_instruction_stops_its_queue_and_nothing_else() {
-    let (mut guest, roles) = boot_with_roles();
-    assert!(succeed(&mut guest, &[roles, "illegal"]).contains("refused"));
-    assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
-    finish(guest);
+    in_shared_guest(|guest| {
+        assert!(succeed(guest, &[ROLES, "illegal"]).contains("refused"));
+        assert!(succeed(guest, &[ROLES, "work"]).contains("verified"));
+    });
 }
 
 #[test]
 fn processes_share_memory_by_descriptors() {
-    let (mut guest, roles) = boot_with_roles();
-    for _ in 0..2 {
-        assert!(succeed(&mut guest, &[roles, "share"]).contains("the same pages"));
-    }
-    assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
-    // Nothing holds the module.
-    unload(&mut guest).unwrap();
-    finish(guest);
+    in_shared_guest(|guest| {
+        for _ in 0..2 {
+            assert!(succeed(guest, &[ROLES, "share"]).contains("the same pages"));
+        }
+        assert!(succeed(guest, &[ROLES, "work"]).contains("verified"));
+        // Nothing holds the module.
+        unload(guest).unwrap();
+        guest.load_driver().unwrap();
+    });
 }
 
 #[test]
 fn bad_ioctls_are_refused_as_linux_refuses_them() {
-    let (mut guest, roles) = boot_with_roles();
-    assert!(succeed(&mut guest, &[roles, "bad-ioctls"]).contains("refused"));
-    assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
-    finish(guest);
+    in_shared_guest(|guest| {
+        assert!(succeed(guest, &[ROLES, "bad-ioctls"]).contains("refused"));
+        assert!(succeed(guest, &[ROLES, "work"]).contains("verified"));
+    });
 }
 
 #[test]
 fn render_nodes_share_memory_and_refuse_as_amdgpu_does() {
-    let (mut guest, roles) = boot_with_roles();
-    assert!(succeed(&mut guest, &[roles, "render"]).contains("memory is shared between files"));
-    assert_eq!(succeed(&mut guest, &[roles, "syncobj"]), "syncobj: verified\n");
-    assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
-    finish(guest);
+    in_shared_guest(|guest| {
+        assert!(succeed(guest, &[ROLES, "render"]).contains("memory is shared between files"));
+        assert_eq!(succeed(guest, &[ROLES, "syncobj"]), "syncobj: verified\n");
+        assert!(succeed(guest, &[ROLES, "work"]).contains("verified"));
+    });
 }
 
 #[test]
@@ -382,16 +382,17 @@ fn process_killed_while_its_queue_stores_into_its_memory_leaves_the_pages_alone(
 
 #[test]
 fn programs_share_their_memory_with_the_gpu_while_it_changes() {
-    let (mut guest, roles) = boot_with_roles();
-    let nodes = "/sys/devices/virtual/kfd/kfd/topology/nodes/1/properties";
-    let properties = String::from_utf8(guest.get_file(nodes).unwrap()).unwrap();
-    let capability = properties.lines().find_map(|line| line.strip_prefix("capability "));
-    let capability: u32 = capability.unwrap().parse().unwrap();
-    assert_ne!(capability & 1 << 27, 0, "the driver does not say that it has SVM: {capability:#x}");
-    assert!(succeed(&mut guest, &[roles, "svm"]).contains("verified"));
-    assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
-    unload(&mut guest).unwrap();
-    finish(guest);
+    in_shared_guest(|guest| {
+        let nodes = "/sys/devices/virtual/kfd/kfd/topology/nodes/1/properties";
+        let properties = String::from_utf8(guest.get_file(nodes).unwrap()).unwrap();
+        let capability = properties.lines().find_map(|line| line.strip_prefix("capability "));
+        let capability: u32 = capability.unwrap().parse().unwrap();
+        assert_ne!(capability & 1 << 27, 0, "the driver does not say that it has SVM: {capability:#x}");
+        assert!(succeed(guest, &[ROLES, "svm"]).contains("verified"));
+        assert!(succeed(guest, &[ROLES, "work"]).contains("verified"));
+        unload(guest).unwrap();
+        guest.load_driver().unwrap();
+    });
 }
 
 #[test]
@@ -430,10 +431,10 @@ fn process_that_ends_while_its_queue_stores_into_shared_memory_leaves_the_pages_
 
 #[test]
 fn unbound_function_leaves_files_that_refuse_and_mappings_without_pages() {
-    let (mut guest, roles) = boot_with_roles();
-    assert!(succeed(&mut guest, &[roles, "unbind"]).contains("nothing of the device was left"));
-    assert!(succeed(&mut guest, &[roles, "work"]).contains("verified"));
-    finish(guest);
+    in_shared_guest(|guest| {
+        assert!(succeed(guest, &[ROLES, "unbind"]).contains("nothing of the device was left"));
+        assert!(succeed(guest, &[ROLES, "work"]).contains("verified"));
+    });
 }
 
 #[test]
@@ -445,9 +446,9 @@ fn unbinding_under_open_files_mappings_and_work_leaves_a_working_gpu() {
 
 #[test]
 fn process_has_a_directory_in_sysfs_with_one_for_each_queue() {
-    let (mut guest, roles) = boot_with_roles();
-    assert_eq!(succeed(&mut guest, &[roles, "proc-files"]), "proc-files: verified\n");
-    finish(guest);
+    in_shared_guest(|guest| {
+        assert_eq!(succeed(guest, &[ROLES, "proc-files"]), "proc-files: verified\n");
+    });
 }
 
 #[test]
@@ -473,11 +474,11 @@ fn disks_of_both_formats_are_read_written_zeroed_and_forgotten() {
 
 #[test]
 fn every_example_succeeds_with_trapped_doorbells() {
-    let mut guest = boot(&GuestConfig::default());
-    for name in belfry_examples::NAMES.iter().filter(|name| !["all", "launch"].contains(name)) {
-        succeed(&mut guest, &["/bin/belfry-examples", name]);
-    }
-    finish(guest);
+    in_shared_guest(|guest| {
+        for name in belfry_examples::NAMES.iter().filter(|name| !["all", "launch"].contains(name)) {
+            succeed(guest, &["/bin/belfry-examples", name]);
+        }
+    });
 }
 
 #[test]
