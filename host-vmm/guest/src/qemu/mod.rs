@@ -195,7 +195,7 @@ impl QemuHost {
     fn stop_servers(&mut self) -> Result<(), GuestError> {
         let servers = std::mem::take(&mut self.servers);
         servers.iter().for_each(|(stop, _)| stop.stop());
-        // All of them end, whatever one of them says.
+        // All of them end, even if one of them has failed.
         let ended = servers.into_iter().map(|(_, thread)| match thread.join() {
             Ok(result) => Ok(result?),
             Err(_) => Err(GuestError::Io {
