@@ -11,6 +11,11 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::llvm;
 
+/// Packages and targets of the tests of OpenCL programs: hosted, of the examples' kernels, and for gfx1201.
+const PROGRAMS: [&str; 2] = ["belfry-hosted-tests", "hosted"];
+const KERNELS: [&str; 2] = ["belfry-isa", "kernels"];
+const OTHER_PROGRAMS: [&str; 2] = ["belfry-isa", "programs"];
+
 /// Runs all oracles and fails when one of them does.
 pub(crate) fn run(root: &Path, long: bool, seed: u64, cards: bool) -> Result<()> {
     if cards {
@@ -81,14 +86,14 @@ fn captured(root: &Path) -> Result<()> {
 /// Runs the OpenCL programs. Returns true if all of them give the expected results.
 fn opencl(root: &Path) -> Result<bool> {
     say!("c. OpenCL programs compiled for gfx1100");
-    let programs = tests(root, ["belfry-hosted-tests", "programs"])?;
+    let programs = tests(root, PROGRAMS, "programs::")?;
     say!(
         "  {} of {} tests hold: hosted, against the same source compiled for this processor, words equal bit for bit, \
          those of `approximate` to 4 ulp",
         programs.held,
         programs.all
     );
-    let kernels = tests(root, ["belfry-isa", "kernels"])?;
+    let kernels = tests(root, KERNELS, "")?;
     say!(
         "  {} of {} tests hold: kernels of the examples for both chips on every backend, integers and IEEE operations exact, \
          transcendental ones within the ulp stated there",
@@ -96,7 +101,7 @@ fn opencl(root: &Path) -> Result<bool> {
         kernels.all
     );
     say!("c. OpenCL programs compiled for gfx1201");
-    let others = tests(root, ["belfry-isa", "programs"])?;
+    let others = tests(root, OTHER_PROGRAMS, "")?;
     say!(
         "  {} of {} tests hold: on the engine alone, against the results of the same programs compiled for gfx1100, words \
          equal bit for bit, those of `approximate` to 8 ulp",
@@ -118,11 +123,11 @@ impl Tests {
     }
 }
 
-/// Runs a test target, printing what fails.
-fn tests(root: &Path, [package, target]: [&str; 2]) -> Result<Tests> {
+/// Runs the tests of a target whose names have `filter` in them, printing what fails.
+fn tests(root: &Path, [package, target]: [&str; 2], filter: &str) -> Result<Tests> {
     let output = Command::new(env!("CARGO"))
         .current_dir(root)
-        .args(["test", "--quiet", "--package", package, "--test", target, "--", "--format=pretty"])
+        .args(["test", "--quiet", "--package", package, "--test", target, "--", "--format=pretty", filter])
         .stderr(Stdio::inherit())
         .output()
         .with_context(|| format!("running the tests `{target}` of {package}"))?;
@@ -134,4 +139,24 @@ fn tests(root: &Path, [package, target]: [&str; 2]) -> Result<Tests> {
         ensure!(held < lines().count(), "{package} --test {target}: {}", output.status);
     }
     Ok(Tests { held, all: lines().count() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_of_the_programs_are_there() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let metadata = xtask::tidy::metadata(&root.join("Cargo.toml")).unwrap();
+        let packages = metadata["packages"].as_array().unwrap();
+        for [package, target] in [PROGRAMS, KERNELS, OTHER_PROGRAMS] {
+            let found = packages.iter().find(|found| found["name"] == package).unwrap();
+            let targets = found["targets"].as_array().unwrap();
+            let is_there = targets.iter().any(|found| found["name"] == target && found["kind"][0] == "test");
+            assert!(is_there, "{package} has no tests {target}");
+        }
+        let modules = std::fs::read_to_string(root.join("tests/hosted/tests/main.rs")).unwrap();
+        assert!(modules.contains("\nmod programs;\n"), "the filter names a module of the target");
+    }
 }
