@@ -8,11 +8,11 @@ use core::mem::offset_of;
 use super::asm::{At, Condition, Gpr, Integer, Label, Operand, Zmm};
 use super::body::{AFFINE, AFFINE_PLACES, Body, Cold, MACHINE, scalar};
 use super::encoding::VPADDD;
+use super::stretches::{keep, span_of_entry};
 use crate::exec::di::{Di, Kind, Machine, Source};
 use crate::exec::vector::cmp::{EQUAL, GREATER, LESS, Operands};
 use crate::exec::waves::succession::{Stretch, Succession};
 use crate::inst::Op;
-use crate::mem::{Span, Tlb, TlbEntry};
 use crate::tier1::analysis::elements::steps;
 use crate::tier1::analysis::template;
 
@@ -109,26 +109,16 @@ pub(crate) struct Elsewhere {
 impl Elsewhere {
     /// Looks the address in [`C`] up, and keeps how far the memory goes that it is in. Refuses where that is not in the TLB.
     pub(crate) fn look_up(&self, body: &mut Body<'_>, refuses: Label) {
-        let (entry, span, number) = (Gpr::R9, Gpr::R11, A);
         body.a.bind(self.entry);
         let cold = Cold { entry: refuses, ..body.leave() };
         body.page_entry(self.write, &cold);
         let a = &mut body.a;
-        a.shift_by(4, true, span, 4);
-        // `page_entry` has left the TLB's address there.
-        a.load(Integer::Add, true, span, At(Gpr::R10, offset_of!(Tlb, spans) as i32));
+        span_of_entry(a);
         a.load(Integer::Mov, true, SUCCESSION, IN_MACHINE);
         let kept = |field| of_stretch(self.stretch, field);
-        a.load(Integer::Mov, true, number, At(entry, offset_of!(TlbEntry, delta) as i32));
-        a.store(true, kept(offset_of!(Stretch, delta)), number);
-        a.load(Integer::Mov, true, number, At(span, offset_of!(Span, len) as i32));
-        // A span has a page at least.
-        a.immediate(Integer::Sub, true, number, self.bytes - 1);
-        a.store(true, kept(offset_of!(Stretch, places)), number);
-        a.load(Integer::Mov, true, number, At(span, offset_of!(Span, start) as i32));
-        a.store(true, kept(offset_of!(Stretch, start)), number);
+        keep(a, kept, self.bytes, A);
         a.integer(Integer::Mov, true, B, C);
-        a.integer(Integer::Sub, true, B, number);
+        a.integer(Integer::Sub, true, B, A);
         a.load(Integer::Cmp, true, B, kept(offset_of!(Stretch, places)));
         a.jump_if(Condition::Below, self.back);
         a.jump(refuses);

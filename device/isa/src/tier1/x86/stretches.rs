@@ -7,6 +7,7 @@
 use core::mem::offset_of;
 
 use super::asm::{Assembler, At, Condition, Gpr, Integer, Label};
+use super::avx512::memory::page_entry;
 use super::body::{Body, Cold, STRETCHES};
 use crate::exec::di::Di;
 use crate::exec::form::Form;
@@ -89,6 +90,28 @@ fn kept(place: usize, field: usize) -> At {
     At(STRETCHES.0, STRETCHES.1 + (place * size_of::<Stretch>() + field) as i32)
 }
 
+/// The span of the entry that [`page_entry`] has found: its address in `R11`.
+pub(crate) fn span_of_entry(a: &mut Assembler) {
+    let (tlb, span) = (Gpr::R10, Gpr::R11);
+    const { assert!(size_of::<Span>() == 16, "a span is two words") };
+    a.shift_by(4, true, span, 4);
+    a.load(Integer::Add, true, span, At(tlb, offset_of!(Tlb, spans) as i32));
+}
+
+/// Fills the stretch whose fields are at `kept`, of an access of `bytes` at most, from the entry in `R9` and its span in `R11`. Leaves the
+/// span's start in `number`.
+pub(crate) fn keep(a: &mut Assembler, kept: impl Fn(usize) -> At, bytes: u32, number: Gpr) {
+    let (entry, span) = (Gpr::R9, Gpr::R11);
+    a.load(Integer::Mov, true, number, At(entry, offset_of!(TlbEntry, delta) as i32));
+    a.store(true, kept(offset_of!(Stretch, delta)), number);
+    // A span has a page at least, which is more than an access takes.
+    a.load(Integer::Mov, true, number, At(span, offset_of!(Span, len) as i32));
+    a.immediate(Integer::Sub, true, number, bytes - 1);
+    a.store(true, kept(offset_of!(Stretch, places)), number);
+    a.load(Integer::Mov, true, number, At(span, offset_of!(Span, start) as i32));
+    a.store(true, kept(offset_of!(Stretch, start)), number);
+}
+
 impl Body<'_> {
     /// The host address for `bytes` at the GPU virtual address in `Rdx`, there, if the access at hand has a stretch. Returns `false` if it
     /// has none. Takes `Rcx`, and what [`Body::page_entry`] does.
@@ -119,20 +142,11 @@ impl Elsewhere {
     /// Looks the address up in the TLB, keeps how far the memory goes that it is in, and goes back. Goes to the handler where the TLB has
     /// not got it, or where the memory ends within the access.
     pub(crate) fn look_up(&self, a: &mut Assembler) {
-        let (address, entry, tlb, span, number) = (Gpr::Rdx, Gpr::R9, Gpr::R10, Gpr::R11, Gpr::Rcx);
+        let (address, tlb, span, number) = (Gpr::Rdx, Gpr::R10, Gpr::R11, Gpr::Rcx);
         a.bind(self.entry);
-        super::avx512::memory::page_entry(a, self.write, self.cold);
-        a.shift_by(4, true, span, 4);
-        a.load(Integer::Add, true, span, At(tlb, offset_of!(Tlb, spans) as i32));
-        let field = |field| kept(self.place, field);
-        a.load(Integer::Mov, true, number, At(entry, offset_of!(TlbEntry, delta) as i32));
-        a.store(true, field(offset_of!(Stretch, delta)), number);
-        // A span has a page at least, which is more than an access takes.
-        a.load(Integer::Mov, true, number, At(span, offset_of!(Span, len) as i32));
-        a.immediate(Integer::Sub, true, number, self.most - 1);
-        a.store(true, field(offset_of!(Stretch, places)), number);
-        a.load(Integer::Mov, true, number, At(span, offset_of!(Span, start) as i32));
-        a.store(true, field(offset_of!(Stretch, start)), number);
+        page_entry(a, self.write, self.cold);
+        span_of_entry(a);
+        keep(a, |field| kept(self.place, field), self.most, number);
         a.integer(Integer::Mov, true, tlb, address);
         a.integer(Integer::Sub, true, tlb, number);
         a.immediate(Integer::Add, true, tlb, self.bytes);

@@ -14,6 +14,7 @@ use crate::tier1::analysis::elements::{bytes, registers};
 use crate::tier1::x86::asm::{Assembler, At, Condition, Gpr, Integer, K0, Label, Operand, Zmm};
 use crate::tier1::x86::body::{Body, Cold, EXEC, TLB, found, scalar};
 use crate::tier1::x86::encoding::*;
+use crate::tier1::x86::stretches::span_of_entry;
 
 const PAGE: u32 = PAGE_SIZE as u32;
 
@@ -157,10 +158,7 @@ impl Body<'_> {
         let (address, low, place, first, last) = (Gpr::Rdx, Gpr::Rax, Gpr::Rcx, Gpr::R9, Gpr::R10);
         let (entry, span) = (Gpr::R9, Gpr::R11);
         let a = &mut self.a;
-        const { assert!(size_of::<Span>() == 16, "a span is two words") };
-        a.shift_by(4, true, span, 4);
-        // `page_entry` has left the TLB's address there.
-        a.load(Integer::Add, true, span, At(Gpr::R10, offset_of!(Tlb, spans) as i32));
+        span_of_entry(a);
         a.integer(Integer::Mov, true, place, address);
         a.load(Integer::Sub, true, place, At(span, offset_of!(Span, start) as i32));
         a.load(Integer::Add, true, address, At(entry, offset_of!(TlbEntry, delta) as i32));
