@@ -229,6 +229,21 @@ impl Gpu {
         self.memory.set_peer(number, peer)
     }
 
+    /// Gives each GPU of a machine the way to all others, by their places in the list.
+    ///
+    /// # Errors
+    ///
+    /// More GPUs than reach each other.
+    pub fn connect(gpus: &[&Self]) -> Result<(), NoSuchPeer> {
+        for (own, gpu) in gpus.iter().enumerate() {
+            for (number, other) in (0u8..=u8::MAX).zip(gpus).filter(|(number, _)| usize::from(*number) != own)
+            {
+                gpu.set_peer(number, Some(other.as_peer()))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Tells the device that the guest's memory map was replaced; returns when nothing uses the old one.
     ///
     /// Until then the device keeps the old map, and with it regions that own their mapping: a host may forget

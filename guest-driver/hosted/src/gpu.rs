@@ -433,21 +433,10 @@ pub(crate) fn assemble(configs: Vec<HostedConfig>) -> Result<Vec<Arc<HostedGpu>>
         // There is no other place that sets it.
         let _ = gpu.peers.set(gpus.iter().map(Arc::downgrade).collect());
     }
-    connect(&gpus)?;
+    let devices: Vec<_> = gpus.iter().map(|gpu| &*gpu.gpu).collect();
+    Gpu::connect(&devices).map_err(|_| Error::TooManyGpus(gpus.len()))?;
     gpus.iter().try_for_each(|gpu| gpu.load())?;
     Ok(gpus)
-}
-
-/// Gives each GPU the way to all others.
-fn connect(gpus: &[Arc<HostedGpu>]) -> Result<(), Error> {
-    for (own, gpu) in gpus.iter().enumerate() {
-        for (number, other) in (0u8..).zip(gpus).filter(|(number, _)| usize::from(*number) != own) {
-            gpu.gpu
-                .set_peer(number, Some(other.gpu.as_peer()))
-                .map_err(|_| Error::TooManyGpus(gpus.len()))?;
-        }
-    }
-    Ok(())
 }
 
 impl Drop for HostedGpu {

@@ -1,9 +1,7 @@
 //! The GPUs of a machine that has at least one.
 
-use std::sync::Arc;
-
-use belfry_device::memory::{MAX_PEERS, NoSuchPeer};
-use belfry_device::{Gpu, GpuConfig};
+use belfry_device::GpuConfig;
+use belfry_device::memory::MAX_PEERS;
 
 /// Most GPUs of a machine: as many as reach each other.
 pub const MAX_GPUS: usize = MAX_PEERS;
@@ -35,18 +33,4 @@ impl From<GpuConfig> for Gpus {
     fn from(first: GpuConfig) -> Self {
         Self { first, others: Vec::new() }
     }
-}
-
-/// Gives each GPU the way to all others.
-///
-/// # Errors
-///
-/// More GPUs than reach each other.
-pub fn connect(gpus: &[&Arc<Gpu>]) -> Result<(), NoSuchPeer> {
-    for (own, gpu) in gpus.iter().enumerate() {
-        for (number, other) in (0u8..=u8::MAX).zip(gpus).filter(|(number, _)| usize::from(*number) != own) {
-            gpu.set_peer(number, Some(other.as_peer()))?;
-        }
-    }
-    Ok(())
 }

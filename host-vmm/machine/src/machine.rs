@@ -36,7 +36,6 @@ use crate::config::{Config, DoorbellMode, SharedFolder};
 use crate::device_numbers::{self, CHANNEL_DEVICE};
 use crate::ending::{End, Ending};
 use crate::error::KvmError;
-use crate::gpus;
 
 /// Last address of the low aperture, below ECAM.
 const LOW_APERTURE_END: u64 = ECAM - 1;
@@ -181,7 +180,7 @@ impl Machine {
             // A machine with several is not saved.
             part = part.or(Some(device.part));
         }
-        gpus::connect(&gpus.iter().collect::<Vec<_>>())
+        Gpu::connect(&gpus.iter().map(|gpu| &**gpu).collect::<Vec<_>>())
             .map_err(|error| KvmError::Config(format!("{} GPUs: {error}", gpus.len())))?;
         let saved = snapshot.map(|snapshot| &*snapshot.state.virtio);
         let devices = virtio_devices(&mut config)?;

@@ -155,12 +155,7 @@ pub fn serve_gpus<'a>(
         serve_gpu(path, GpuConfig { number, ..config }, doorbell)
     });
     let servers = numbered.collect::<Result<Vec<_>, _>>()?;
-    for (own, server) in servers.iter().enumerate() {
-        for (number, other) in (0u8..=u8::MAX).zip(&servers).filter(|(number, _)| usize::from(*number) != own)
-        {
-            server.function().gpu.set_peer(number, Some(other.function().gpu.as_peer()))?;
-        }
-    }
+    Gpu::connect(&servers.iter().map(|server| &*server.function().gpu).collect::<Vec<_>>())?;
     Ok(servers)
 }
 
