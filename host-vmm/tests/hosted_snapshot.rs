@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use belfry_device::chip::Model;
+use belfry_device::inspect::Inspect as _;
 use belfry_device::trace::{Kind, Record, TraceSink};
 use belfry_device::{Gpu, GpuConfig, Rest};
 use belfry_examples::kernels;

@@ -99,10 +99,15 @@ pub struct Inspector<'a> {
     gpu: &'a Gpu,
 }
 
-impl Gpu {
-    /// Looks at the device.
+/// Looks at a device.
+pub trait Inspect {
+    /// Returns an inspector of the device.
     #[must_use]
-    pub fn inspect(&self) -> Inspector<'_> {
+    fn inspect(&self) -> Inspector<'_>;
+}
+
+impl Inspect for Gpu {
+    fn inspect(&self) -> Inspector<'_> {
         Inspector { gpu: self }
     }
 }

@@ -1,5 +1,6 @@
 //! The views of the inspector on a device.
 
+use belfry_device::inspect::Inspect as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

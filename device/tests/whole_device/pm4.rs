@@ -9,6 +9,7 @@ use belfry_abi::mqd::ComputeMqd;
 use belfry_abi::pm4::{ComputeRegister, Opcode, Pm4Header};
 use belfry_abi::regs::{Register as _, gc};
 use belfry_device::SavedGpu;
+use belfry_device::inspect::Inspect as _;
 use object::{Object, ObjectSegment, ObjectSymbol};
 use vm_memory::{Bytes, GuestAddress};
 use zerocopy::FromBytes;

@@ -6,6 +6,7 @@ use belfry_abi::ih::{Client, Source};
 use belfry_abi::mes::{AddQueueFlags, Opcode as MesOpcode, QueueType};
 use belfry_abi::mqd::SdmaMqd;
 use belfry_abi::sdma::{Header, Op};
+use belfry_device::inspect::Inspect as _;
 use belfry_device::{GpuConfig, SavedGpu};
 use vm_memory::{Bytes, GuestAddress};
 use zerocopy::{FromBytes, FromZeros};

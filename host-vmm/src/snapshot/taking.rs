@@ -6,6 +6,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 
+use belfry_device::inspect::Inspect as _;
 use belfry_device::record::Until;
 use belfry_device::trace::{Record, TraceSink, WaveId};
 use belfry_device::{Gpu, GpuConfig};

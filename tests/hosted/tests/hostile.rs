@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belfry_device::GpuConfig;
-use belfry_device::inspect::BreakOn;
+use belfry_device::inspect::{BreakOn, Inspect as _};
 use belfry_hosted_tests::assembly::{Kernel, assemble};
 use belfry_kfd_hosted::HostedGpu;
 use belfry_runtime::Runtime;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use belfry_device::Gpu;
 use belfry_device::inspect::{
-    BreakOn, BytesOf, InspectError, RegisterName, StatusView, WaveDetails, WaveId, WaveParts,
+    BreakOn, BytesOf, Inspect as _, InspectError, RegisterName, StatusView, WaveDetails, WaveId, WaveParts,
 };
 use gdbstub::common::Tid;
 use gdbstub::target::ext::base::BaseOps;

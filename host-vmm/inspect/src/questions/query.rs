@@ -7,7 +7,7 @@ use std::time::Duration;
 use belfry_abi::pm4::Opcode;
 use belfry_abi::sdma::Op;
 use belfry_device::Gpu;
-use belfry_device::inspect::{AccessRange, BreakOn, InspectError, MemoryAs, WaveId, WaveParts};
+use belfry_device::inspect::{AccessRange, BreakOn, Inspect as _, InspectError, MemoryAs, WaveId, WaveParts};
 use belfry_device::memory::Physical;
 use serde::Serialize;
 use serde_json::{Value, json};

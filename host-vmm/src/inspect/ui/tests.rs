@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use belfry_device::GpuConfig;
+use belfry_device::inspect::Inspect as _;
 use belfry_kfd_hosted::HostedGpu;
 use belfry_runtime::{Completion, Queue, Runtime};
 use belfry_runtime_hosted::HostedTransport;
