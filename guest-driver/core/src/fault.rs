@@ -6,18 +6,17 @@ use belfry_abi::kfd::event::{
 };
 
 use crate::os::Os;
-use crate::process::Process;
+use crate::process::{Faults, Process};
 use crate::queue_manager;
 
-/// Stops the queues of a process that had a memory fault, and tells it then.
+/// Stops the queues of a process on the nodes where it had memory faults, and tells it then.
 pub(crate) fn settle_fault<O: Os>(process: &Process<O>) {
-    let Some(data) = process.fault.lock().take() else { return };
+    let Faults { told: Some(data), nodes } = core::mem::take(&mut *process.faults.lock()) else { return };
     let task = process.state.lock().task;
     if let Some(task) = task.filter(|_| !is_poison(&data)) {
-        let node = process.nodes.named(data.gpu_id).unwrap_or(process.nodes.first());
-        node.device.smi.fault(&task);
+        process.nodes.among(nodes).for_each(|node| node.device.smi.fault(&task));
     }
-    queue_manager::evict(process);
+    queue_manager::evict(process, nodes);
     tell_fault(process, data);
 }
 

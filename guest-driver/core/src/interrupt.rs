@@ -107,17 +107,20 @@ fn handle<O: Os>(processes: &Processes<O>, device: &Device<O>, entry: &IhEntry) 
             process.debug.raise_queue((node.gpu_id.into(), word & DOORBELL_ID), code & told);
         }
         Interrupt::PageFault { page, not_present, write } => {
-            process.memory_fault(MemoryExceptionData {
-                failure: MemoryExceptionFailure {
-                    not_present: u32::from(not_present),
-                    read_only: u32::from(write),
-                    no_execute: 0,
-                    imprecise: 0,
+            process.memory_fault(
+                node,
+                MemoryExceptionData {
+                    failure: MemoryExceptionFailure {
+                        not_present: u32::from(not_present),
+                        read_only: u32::from(write),
+                        no_execute: 0,
+                        imprecise: 0,
+                    },
+                    va: page * PAGE_SIZE,
+                    gpu_id: u32::from(node.gpu_id),
+                    error_type: 0,
                 },
-                va: page * PAGE_SIZE,
-                gpu_id: u32::from(node.gpu_id),
-                error_type: 0,
-            });
+            );
         }
         Interrupt::PageRetry { page, told } => {
             if !process.page_wanted(node, page * PAGE_SIZE, told) {

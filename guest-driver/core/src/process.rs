@@ -34,8 +34,7 @@ pub struct Process<O: Os> {
     pub(crate) nodes: ProcessNodes<O>,
     pub(crate) events: Events<O>,
     pub(crate) state: Lendable<O, State<O>>,
-    /// A memory fault that is not settled yet.
-    pub(crate) fault: Mutex<O, Option<MemoryExceptionData>>,
+    pub(crate) faults: Mutex<O, Faults>,
     /// Pages that waves wait for and that are still to be looked at.
     pub(crate) retries: Mutex<O, Vec<Wanted>>,
     pub(crate) retry_work: O::WorkItem,
@@ -59,7 +58,7 @@ pub(crate) struct Works<O: Os> {
 /// Shows what the process has on the GPU. It waits for the process's locks, which are held over requests to the device.
 impl<O: Os> fmt::Debug for Process<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fault = self.fault.lock().map(|fault| fault.va);
+        let fault = self.faults.lock().told.map(|fault| fault.va);
         f.debug_struct("Process")
             .field("pasid", &format_args!("{:#x}", self.pasid))
             .field("doorbell_slices", &Few(self.nodes.iter().map(|node| (node.gpu_id, node.slice))))
@@ -98,13 +97,20 @@ pub struct ClientMemory {
     pub gtt: u64,
 }
 
+/// Memory faults that are not looked after yet.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Faults {
+    /// The fault that the program hears of.
+    pub(crate) told: Option<MemoryExceptionData>,
+    /// Nodes with a fault, whose queues stop, one bit each.
+    pub(crate) nodes: NodeBits,
+}
+
 /// Stages of a process, by what may still be done with it; it goes down this list, and never up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Everything.
     Alive,
-    /// A memory fault took the queues off the hardware: no queue runs any more.
-    Evicted,
     /// Torn down: nothing may be added.
     Dead,
 }
@@ -169,7 +175,7 @@ impl<O: Os> Process<O> {
             opener: os.task(),
             events: Events::new(os)?,
             state,
-            fault: Mutex::new(os, LockRank::PendingFault, None)?,
+            faults: Mutex::new(os, LockRank::PendingFault, Faults::default())?,
             retries: Mutex::new(os, LockRank::PendingFault, Vec::new())?,
             fault_work: works.fault,
             debug: Debug::new(os, works.tell)?,
@@ -186,7 +192,12 @@ impl<O: Os> Process<O> {
 
     /// Records an event of the process on all of its devices.
     pub(crate) fn trace(&self, event: DriverEvent) {
-        self.nodes.trace(self.pasid, event);
+        self.trace_on(event, NodeBits::MAX);
+    }
+
+    /// Records an event of the process on the devices of some nodes.
+    pub(crate) fn trace_on(&self, event: DriverEvent, nodes: NodeBits) {
+        self.nodes.trace(self.pasid, event, nodes);
     }
 
     /// Returns the address space it belongs to.
@@ -252,21 +263,24 @@ impl<O: Os> Process<O> {
         Ok(())
     }
 
-    /// The device reported a memory fault of this process: its queues will stop, its memory events will be set.
+    /// The device of a node reported a memory fault of this process: its queues there will stop, its memory events will be set.
     ///
     /// Called from the interrupt thread, which waits neither for this process's state nor for the scheduler.
-    pub(crate) fn memory_fault(&self, data: MemoryExceptionData) {
+    pub(crate) fn memory_fault(&self, node: &ProcessNode<O>, data: MemoryExceptionData) {
         let line = format_args!(
             "pasid {}: GPU memory fault at {:#x} (not present {}, read-only {}, no execute {})",
             self.pasid, data.va, data.failure.not_present, data.failure.read_only, data.failure.no_execute
         );
-        let device = &self.nodes.named(data.gpu_id).unwrap_or(self.nodes.first()).device;
+        let device = &node.device;
         device.limits.memory_fault.log(&device.hw, LogLevel::Error, line);
         if self.debug.raise_memory_violation(data) {
             return;
         }
+        let mut faults = self.faults.lock();
         // Of faults that come faster than they are looked after, programs hear of the first.
-        self.fault.lock().get_or_insert(data);
+        faults.told.get_or_insert(data);
+        faults.nodes |= node.bit();
+        drop(faults);
         self.fault_work.queue();
     }
 

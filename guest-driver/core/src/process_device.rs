@@ -29,6 +29,8 @@ pub(crate) struct ProcessDevice<O: Os> {
     pub(crate) mapped: BTreeMap<u64, u32>,
     /// Nanoseconds that the queues were off the scheduler for the driver's reasons, and since when they are.
     evicted: (u64, Option<u64>),
+    /// A memory fault took the queues off the scheduler for good.
+    stopped: bool,
 }
 
 impl<O: Os> ProcessDevice<O> {
@@ -65,6 +67,7 @@ impl<O: Os> ProcessDevices<O> {
             doorbells: Doorbells::new(node.slice, &node.device.hw.asic().doorbells),
             mapped: BTreeMap::new(),
             evicted: (0, None),
+            stopped: false,
         };
         Self { parts: nodes.iter().map(part).collect(), contexts: BTreeMap::new() }
     }
@@ -125,9 +128,21 @@ impl<O: Os> ProcessDevices<O> {
         self.each().filter(|(other, _)| Arc::ptr_eq(other, space)).fold(0, |bits, (_, node)| bits | node)
     }
 
-    /// Does something with each part.
-    pub(crate) fn each_part(&mut self, one: impl FnMut(&mut ProcessDevice<O>)) {
-        self.parts.iter_mut().for_each(one);
+    /// Does something with the part on each of some nodes.
+    pub(crate) fn among(&mut self, nodes: NodeBits, one: impl FnMut(&mut ProcessDevice<O>)) {
+        let numbered = (0u32..).zip(&mut self.parts);
+        numbered.filter(|(number, _)| nodes >> number & 1 != 0).map(|(_, part)| part).for_each(one);
+    }
+
+    /// Returns the nodes whose queues may run, one bit each.
+    pub(crate) fn running(&self) -> NodeBits {
+        let numbered = (0u32..).zip(&self.parts);
+        numbered.filter(|(_, part)| !part.stopped).fold(0, |bits, (number, _)| bits | 1 << number)
+    }
+
+    /// Lets no queue of some nodes run any more.
+    pub(crate) fn stop(&mut self, nodes: NodeBits) {
+        self.among(nodes, |part| part.stopped = true);
     }
 
     /// Forgets a buffer object that is mapped on no node any more.

@@ -98,7 +98,7 @@ pub(crate) struct Queue<O: Os> {
 /// | --- | --- | --- |
 /// | off | mapped | it should run, and the scheduler took it (ADD_QUEUE) |
 /// | mapped | off | it is being changed, or should no longer run (REMOVE_QUEUE) |
-/// | off, mapped | evicted | its process had a memory fault |
+/// | off, mapped | evicted | its process had a memory fault on its node |
 /// | off, mapped | lost | the device was reset, or is wedged |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Life {

@@ -24,7 +24,7 @@ use crate::errno::{Errno, Result};
 use crate::hw::log;
 use crate::mqd::Mqds;
 use crate::os::{Os, PAGE_SIZE, Room, WaitOutcome, WaitQueue as _};
-use crate::process::{Locked, Phase, Process, State};
+use crate::process::{Locked, Process, State};
 use crate::process_device::{NodeBits, ProcessNode};
 use crate::queue::{Life, Queue, UserPlaces, check_properties, check_ring, check_share};
 use crate::request::{QueueRequest, SdmaPlace};
@@ -205,7 +205,7 @@ fn build_queue<O: Os>(
         suspended: false,
         being_destroyed: false,
         gws: false,
-        life: if state.phase == Phase::Evicted { Life::Evicted } else { Life::Off },
+        life: if state.devices.running() & node.bit() == 0 { Life::Evicted } else { Life::Off },
     });
     let doorbell = state.doorbell_of(&queue)?;
     let mqd = &device.hw.asic().mqd;

@@ -18,7 +18,8 @@ use crate::errno::{Errno, Result};
 use crate::hw::log;
 use crate::interrupt;
 use crate::os::{Clock, DriverEvent, Os};
-use crate::process::Phase;
+use crate::process::{Phase, Process, State};
+use crate::process_device::NodeBits;
 use crate::processes::Processes;
 
 /// Passes over the interrupt ring before the device sleeps: no queue runs any more, and one is enough for what is in it.
@@ -82,22 +83,24 @@ pub(crate) fn resume<O: Os>(processes: &Processes<O>, device: &Device<O>) -> Res
     if device.wedged() { Err(Errno::EIO) } else { Ok(()) }
 }
 
+/// Returns the nodes of a device on which queues of a process may run, one bit each.
+fn running<O: Os>(process: &Process<O>, state: &State<O>, device: &Device<O>) -> NodeBits {
+    let alive = if state.phase == Phase::Alive { state.devices.running() } else { 0 };
+    process.nodes.of(device).fold(0, |bits, node| bits | node.bit()) & alive
+}
+
 /// The queues of all processes leave the scheduler.
 fn note_eviction<O: Os>(processes: &Processes<O>, device: &Device<O>) {
     for process in processes.all() {
         let task = {
             let mut state = process.state.lock();
-            if state.phase != Phase::Alive {
-                continue;
-            }
-            if process.nodes.of(device).next().is_none() {
+            let nodes = running(&process, &state, device);
+            if nodes == 0 {
                 continue;
             }
             device.trace(process.pasid, DriverEvent::Evicted);
             let now = device.hw.os().clock_ns(Clock::Monotonic);
-            for node in process.nodes.of(device) {
-                state.devices.part_mut(node.index).into_iter().for_each(|part| part.count_eviction(now));
-            }
+            state.devices.among(nodes, |part| part.count_eviction(now));
             state.task
         };
         if let Some(task) = task {
@@ -111,17 +114,13 @@ fn note_restoration<O: Os>(processes: &Processes<O>, device: &Device<O>) {
     for process in processes.all() {
         let task = {
             let mut state = process.state.lock();
-            if state.phase != Phase::Alive || state.svm.quiesced {
-                continue;
-            }
-            if process.nodes.of(device).next().is_none() {
+            let nodes = running(&process, &state, device);
+            if nodes == 0 || state.svm.quiesced {
                 continue;
             }
             device.trace(process.pasid, DriverEvent::Restored);
             let now = device.hw.os().clock_ns(Clock::Monotonic);
-            for node in process.nodes.of(device) {
-                state.devices.part_mut(node.index).into_iter().for_each(|part| part.end_eviction(now));
-            }
+            state.devices.among(nodes, |part| part.end_eviction(now));
             state.task
         };
         if let Some(task) = task {

@@ -55,9 +55,9 @@ fn tell_runtime<O: Os>(process: &Process<O>, queue: u32, mask: u64) {
 pub(crate) fn send_to_runtime<O: Os>(process: &Process<O>, mask: u64, gpu: u32, queue: u32) -> Result<()> {
     let violation = ExceptionCode::DEVICE_MEMORY_VIOLATION.mask();
     if mask & violation != 0 {
-        process.nodes.named(gpu).map_err(|_| Errno::ENODEV)?;
+        let node = process.nodes.named(gpu).map_err(|_| Errno::ENODEV)?;
         let data = process.debug.exceptions.lock().fault.unwrap_or_default();
-        queue_manager::evict(process);
+        queue_manager::evict(process, node.bit());
         process.events.memory_exception(data);
     }
     let runtime = ExceptionCode::PROCESS_RUNTIME.mask();

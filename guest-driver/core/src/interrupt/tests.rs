@@ -15,7 +15,6 @@ use belfry_abi::regs::osssys;
 
 use crate::kfd::KfdDevice;
 use crate::os::{Change, PAGE_SIZE};
-use crate::process::Phase;
 use crate::testing::{Bench, FakeOs, IH_RING_SIZE, lock};
 
 /// After this long a thread counts as stuck; nothing depends on it unless something is wrong.
@@ -105,7 +104,7 @@ fn consumed_poison_takes_the_queues_of_its_process_off_before_that_is_told() {
     bench.os().run_work();
     assert!(events.iter().all(|&event| bench.is_set(&reader, event)));
     assert!(others.iter().all(|&event| !bench.is_set(&other, event)));
-    assert_eq!([&reader, &other].map(|process| process.state.lock().phase), [Phase::Evicted, Phase::Alive]);
+    assert_eq!([&reader, &other].map(|process| process.state.lock().devices.running()), [0, 1]);
     assert_eq!(bench.device.uncorrectable.load(Ordering::Relaxed), 1);
     // Nothing was reset: an event that is made later is not set.
     assert!(!bench.is_set(&reader, bench.event(&reader, KFD_IOC_EVENT_HW_EXCEPTION)));

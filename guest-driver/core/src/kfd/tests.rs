@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use belfry_abi::gpuvm::PTE_SYSTEM;
 use belfry_abi::kfd::aperture::GetProcessAperturesArgs;
-use belfry_abi::kfd::event::KFD_IOC_EVENT_HW_EXCEPTION;
+use belfry_abi::kfd::event::{KFD_IOC_EVENT_HW_EXCEPTION, KFD_IOC_EVENT_MEMORY};
 use belfry_abi::kfd::memory::{AllocFlags, AllocMemoryOfGpuArgs, GetDmabufInfoArgs};
 use belfry_abi::kfd::mmap::{KFD_DOORBELL_PROCESS_SLICE, KFD_MMAP_TYPE_DOORBELL, kfd_mmap_offset};
 use belfry_abi::kfd::queue::UpdateQueueArgs;
@@ -300,6 +300,49 @@ fn reset_of_a_device_takes_its_own_queues_alone() {
     queue(&second, &process, 0x3000_0000);
     queue_manager::destroy_queue(&process, other).unwrap();
     assert_eq!(second.gpu.usage().queues, 1);
+}
+
+#[test]
+fn memory_fault_stops_the_queues_of_its_own_device_alone() {
+    let (first, second, process) = machine();
+    let fault = first.event(&process, KFD_IOC_EVENT_MEMORY);
+    queue(&first, &process, 0x1000_0000);
+    queue(&second, &process, 0x2000_0000);
+    let raise = |bench: &Bench| {
+        bench.raise_fault(&process);
+        while bench.gpu.interrupt() {}
+    };
+    raise(&second);
+    first.os().run_work();
+    assert!(first.is_set(&process, fault));
+    assert_eq!(lives(&process), [Life::Mapped, Life::Evicted]);
+    let evicted = |bench: &Bench| {
+        let state = process.state.lock();
+        state.devices.part(bench.node(&process).index).unwrap().evicted_ns(u64::MAX) > 0
+    };
+    assert_eq!([&first, &second].map(evicted), [false, true]);
+    // New queues run on the device that had none, and only there.
+    queue(&first, &process, 0x4000_0000);
+    queue(&second, &process, 0x5000_0000);
+    assert_eq!(lives(&process), [Life::Mapped, Life::Evicted, Life::Mapped, Life::Evicted]);
+    assert_eq!(lock(&second.os().trace).as_slice(), ["add", "remove"]);
+    raise(&first);
+    first.os().run_work();
+    assert_eq!(lives(&process), [Life::Evicted; 4]);
+}
+
+#[test]
+fn faults_of_two_devices_that_come_together_stop_the_queues_of_both() {
+    let (first, second, process) = machine();
+    queue(&first, &process, 0x1000_0000);
+    queue(&second, &process, 0x2000_0000);
+    for bench in [&second, &first] {
+        bench.raise_fault(&process);
+        while bench.gpu.interrupt() {}
+    }
+    assert_eq!(lives(&process), [Life::Mapped; 2]);
+    first.os().run_work();
+    assert_eq!(lives(&process), [Life::Evicted; 2]);
 }
 
 #[test]

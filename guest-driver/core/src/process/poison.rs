@@ -10,8 +10,8 @@ use crate::os::{LogLevel, Os, WorkItem as _};
 use crate::process_device::ProcessNode;
 
 impl<O: Os> Process<O> {
-    /// A wave or an engine of this process has consumed poison: its queues will stop, its events will be set, and the queues of other
-    /// processes go on.
+    /// A wave or an engine of this process has consumed poison: its queues on this node will stop, its events will be set, and
+    /// the queues of other processes go on.
     ///
     /// Called from the interrupt thread, as [`memory_fault`](Self::memory_fault) is.
     pub(crate) fn poison_consumed(&self, node: &ProcessNode<O>) {
@@ -28,7 +28,10 @@ impl<O: Os> Process<O> {
             error_type: KFD_MEM_ERR_POISON_CONSUMED,
         };
         // A page fault that is still to be told of says less.
-        *self.fault.lock() = Some(data);
+        let mut faults = self.faults.lock();
+        faults.told = Some(data);
+        faults.nodes |= node.bit();
+        drop(faults);
         self.fault_work.queue();
     }
 }

@@ -203,10 +203,10 @@ fn queue_is_on_the_scheduler_while_it_has_a_share() {
 fn queue_of_a_process_that_faulted_is_not_mapped_again() {
     let bench = Bench::new();
     let process = with_queue(&bench, 1);
-    queue_manager::evict(&process);
+    queue_manager::evict(&process, process.nodes.first().bit());
     assert_eq!(trace(&bench), ["add", "remove"]);
     update(&process, 50).unwrap();
-    queue_manager::evict(&process);
+    queue_manager::evict(&process, process.nodes.first().bit());
     queue_manager::destroy_queue(&process, 0).unwrap();
     assert_eq!(trace(&bench), ["add", "remove"]);
 }

@@ -169,8 +169,9 @@ impl<O: Os> ProcessNodes<O> {
         self.devices().all(|node| node.device.hw.alive())
     }
 
-    /// Records an event of the process on all of its devices.
-    pub(crate) fn trace(&self, pasid: u16, event: DriverEvent) {
-        self.devices().for_each(|node| node.device.trace(pasid, event));
+    /// Records an event of the process on each device that has one of some nodes.
+    pub(crate) fn trace(&self, pasid: u16, event: DriverEvent, nodes: NodeBits) {
+        let has = |node: &&ProcessNode<O>| self.of(&node.device).any(|node| node.bit() & nodes != 0);
+        self.devices().filter(has).for_each(|node| node.device.trace(pasid, event));
     }
 }

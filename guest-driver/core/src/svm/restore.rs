@@ -127,7 +127,7 @@ fn cut<O: Os>(
     };
     if state.queues.values().any(|queue| needed(queue)) {
         // As amdkfd: who frees a buffer that a queue needs has no queues any more.
-        queue_manager::evict_queues(process, state);
+        queue_manager::evict_queues(process, state, NodeBits::MAX);
     }
     let State { devices, svm, .. } = &mut **state;
     let mut gone = svm.mapped.take(range);
@@ -239,7 +239,7 @@ fn waits_for<O: Os>(process: &Process<O>, part: &Range<u64>, error: Errno) {
 
 /// Takes the queues off the scheduler until [`resume`] (`kgd2kfd_quiesce_mm`).
 fn quiesce<O: Os>(process: &Process<O>, state: &mut Locked<'_, O>) {
-    if state.svm.quiesced || state.phase != Phase::Alive {
+    if state.svm.quiesced || state.phase == Phase::Dead || state.devices.running() == 0 {
         return;
     }
     state.svm.quiesced = true;
@@ -253,7 +253,8 @@ fn quiesce<O: Os>(process: &Process<O>, state: &mut Locked<'_, O>) {
 
 /// Hands the queues back (`kgd2kfd_resume_mm`).
 fn resume<O: Os>(process: &Process<O>, state: &mut Locked<'_, O>) {
-    if !core::mem::take(&mut state.svm.quiesced) || state.phase != Phase::Alive {
+    let running = state.phase == Phase::Alive && state.devices.running() != 0;
+    if !core::mem::take(&mut state.svm.quiesced) || !running {
         return;
     }
     queue_manager::resume_all(process, state);

@@ -128,7 +128,7 @@ fn refuse_page<O: Os>(process: &Process<O>, node: &ProcessNode<O>, va: u64) {
     {
         let failure = MemoryExceptionFailure { not_present: 1, read_only: 0, no_execute: 0, imprecise: 0 };
         let gpu_id = u32::from(node.gpu_id);
-        process.memory_fault(MemoryExceptionData { failure, va, gpu_id, error_type: 0 });
+        process.memory_fault(node, MemoryExceptionData { failure, va, gpu_id, error_type: 0 });
     }
 }
 
