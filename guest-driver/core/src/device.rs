@@ -5,7 +5,10 @@ mod ecc;
 mod fences;
 mod part;
 mod sleep;
+mod system;
 mod watches;
+
+pub(crate) use system::SystemLimit;
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -59,6 +62,9 @@ pub(crate) trait Users<O: Os>: Send + Sync {
 
     /// Takes both back: nothing of the file's work is left on the device.
     fn dismiss(&self, pasid: u16);
+
+    /// Returns the system memory that programs may have for all devices.
+    fn system(&self) -> &SystemLimit;
 }
 
 /// One GPU.
@@ -148,7 +154,7 @@ impl<O: Os> Device<O> {
         let gart = Gart::new(hw.clone(), &vram)?;
         let ih = IhRing::new(hw.clone(), &gart)?;
         let scheduler = scheduler::new(&hw, &gart, &nodes)?;
-        let memory = hw.os().cpu_info().memory_bytes;
+        let gtt_limit = users.system().limit();
         Ok(Arc::new(Self {
             ih: Mutex::new(hw.os(), LockRank::InterruptRing, Some(ih))?,
             users,
@@ -163,7 +169,7 @@ impl<O: Os> Device<O> {
             corrected: AtomicU64::new(0),
             gtt_used: AtomicU64::new(0),
             load: Mutex::new(hw.os(), LockRank::RateLimit, Load::new())?,
-            gtt_limit: (memory / 4 * 3).max(64 << 20),
+            gtt_limit,
             fences: hw.os().wait_queue_new()?,
             trace: DriverTrace::new(hw.os())?,
             shown_mode: AtomicU32::new(nodes.mode() as u32),
@@ -446,19 +452,5 @@ impl<O: Os> Device<O> {
     /// Gives an entry of the filter back: it may tell of the page again.
     pub(crate) fn retried(&self, told: u32) {
         self.hw.write(IH_RETRY_CAM_ACK(told));
-    }
-
-    /// Takes `bytes` from what buffer objects in system memory may use.
-    pub(crate) fn charge_gtt(&self, bytes: u64) -> Result<()> {
-        self.gtt_used
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
-                used.checked_add(bytes).filter(|&sum| sum <= self.gtt_limit)
-            })
-            .map(|_| ())
-            .map_err(|_| Errno::ENOMEM)
-    }
-
-    pub(crate) fn uncharge_gtt(&self, bytes: u64) {
-        self.gtt_used.fetch_sub(bytes, Ordering::Relaxed);
     }
 }

@@ -8,7 +8,7 @@ use belfry_abi::kfd::smi::EventKind;
 
 use crate::acquire;
 use crate::debug;
-use crate::device::{Device, Users};
+use crate::device::{Device, SystemLimit, Users};
 use crate::errno::Result;
 use crate::fault;
 use crate::hw::log;
@@ -109,7 +109,7 @@ pub(crate) fn tear_down<O: Os>(processes: &Arc<Processes<O>>, process: &Process<
         task = state.task.take();
         svm = core::mem::replace(&mut state.svm, Svm::of(&process.nodes));
     }
-    process.nodes.first().device.uncharge_gtt(svm.charged);
+    process.system().uncharge(svm.charged);
     for bo in bos.values() {
         process.nodes.get(bo.node).device.hw.os().memory_freed(bo.va);
     }
@@ -178,5 +178,9 @@ impl<O: Os> Users<O> for Processes<O> {
 
     fn dismiss(&self, pasid: u16) {
         self.dismiss_file(pasid);
+    }
+
+    fn system(&self) -> &SystemLimit {
+        Processes::system(self)
     }
 }

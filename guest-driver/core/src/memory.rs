@@ -181,7 +181,7 @@ fn user_memory_changed<O: Os>(process: &Process<O>, id: u32) {
         Err(Errno::ESRCH) => return,
         renewed => renewed.map(|pin| {
             // The charge moves from the old pin to the new one.
-            memory.device.gtt_used.fetch_add(pin.count() as u64 * PAGE_SIZE, Ordering::Relaxed);
+            memory.device.charge_gtt_again(pin.count() as u64 * PAGE_SIZE);
             Arc::new(UserMemory { device: memory.device.clone(), pin })
         }),
     };

@@ -11,6 +11,7 @@ use belfry_abi::kfd::event::{
 };
 
 use crate::bo::{Bo, BoKind};
+use crate::device::SystemLimit;
 use crate::errno::{Errno, Result};
 use crate::event::Events;
 use crate::exceptions::{Debug, Session};
@@ -198,6 +199,11 @@ impl<O: Os> Process<O> {
     /// Records an event of the process on the devices of some nodes.
     pub(crate) fn trace_on(&self, event: DriverEvent, nodes: NodeBits) {
         self.nodes.trace(self.pasid, event, nodes);
+    }
+
+    /// Returns the system memory that programs may have for all devices.
+    pub(crate) fn system(&self) -> &SystemLimit {
+        self.nodes.first().device.users.system()
     }
 
     /// Returns the address space it belongs to.

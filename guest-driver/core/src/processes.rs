@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use belfry_abi::ih::IhEntry;
 use belfry_abi::kfd::mmap::KFD_DOORBELL_PROCESS_SLICE;
 
-use crate::device::Device;
+use crate::device::{Device, SystemLimit};
 use crate::drm::Client;
 use crate::errno::{Errno, Result};
 use crate::hw::{Hw, log};
@@ -106,6 +106,7 @@ impl<O: Os> Table<O> {
 /// All devices, all processes, and all open files of the render nodes.
 pub(crate) struct Processes<O: Os> {
     table: Mutex<O, Table<O>>,
+    system: SystemLimit,
 }
 
 impl<O: Os> Processes<O> {
@@ -115,7 +116,13 @@ impl<O: Os> Processes<O> {
     ///
     /// `ENOMEM`.
     pub(crate) fn new(os: &O) -> Result<Arc<Self>> {
-        Ok(Arc::new(Self { table: Mutex::new(os, LockRank::Processes, Table::new())? }))
+        let table = Mutex::new(os, LockRank::Processes, Table::new())?;
+        Ok(Arc::new(Self { table, system: SystemLimit::of(os.cpu_info().memory_bytes) }))
+    }
+
+    /// Returns the system memory that programs may have for all devices.
+    pub(crate) fn system(&self) -> &SystemLimit {
+        &self.system
     }
 
     /// Adds a device that works, whose nodes get names that no other node has.

@@ -185,11 +185,11 @@ fn add<O: Os>(
         if state.devices.each().any(|(space, _)| taken(space)) {
             return Err(Errno::EADDRINUSE);
         }
-        process.nodes.first().device.charge_gtt(growth.bytes)?;
+        process.system().charge(growth.bytes)?;
         // From here on buffer objects stay out.
         for (space, _) in state.devices.each() {
             if let Err(error) = space.lock().share(range) {
-                process.nodes.first().device.uncharge_gtt(growth.bytes);
+                process.system().uncharge(growth.bytes);
                 return Err(error);
             }
         }

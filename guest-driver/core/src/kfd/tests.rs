@@ -13,8 +13,8 @@ use belfry_abi::kfd::mmap::{KFD_DOORBELL_PROCESS_SLICE, KFD_MMAP_TYPE_DOORBELL, 
 use belfry_abi::kfd::queue::UpdateQueueArgs;
 use belfry_abi::kfd::smi::EventKind;
 use belfry_abi::kfd::svm::{
-    KFD_IOCTL_SVM_ATTR_ACCESS, KFD_IOCTL_SVM_ATTR_PREFETCH_LOC, KFD_IOCTL_SVM_OP_SET_ATTR, SvmArgs,
-    SvmAttribute,
+    KFD_IOCTL_SVM_ATTR_ACCESS, KFD_IOCTL_SVM_ATTR_PREFERRED_LOC, KFD_IOCTL_SVM_ATTR_PREFETCH_LOC,
+    KFD_IOCTL_SVM_OP_SET_ATTR, SvmArgs, SvmAttribute,
 };
 
 use super::MmapTarget;
@@ -343,6 +343,36 @@ fn faults_of_two_devices_that_come_together_stop_the_queues_of_both() {
     assert_eq!(lives(&process), [Life::Mapped; 2]);
     first.os().run_work();
     assert_eq!(lives(&process), [Life::Evicted; 2]);
+}
+
+#[test]
+fn shared_memory_and_buffer_objects_of_all_devices_have_one_limit() {
+    let (first, second, process) = machine();
+    let of_devices = || [&first, &second].map(|bench| bench.gpu.usage().gtt);
+    let (system, before) = (first.processes.system(), of_devices());
+    let size = system.limit() - system.used() - PAGE_SIZE;
+    let mut list =
+        [SvmAttribute { kind: KFD_IOCTL_SVM_ATTR_PREFERRED_LOC, value: second.device.gpu_id().into() }];
+    let args = SvmArgs { start_addr: SHARED, size, op: KFD_IOCTL_SVM_OP_SET_ATTR, nattr: 1 };
+    svm::change(&process, &args, &mut list).unwrap();
+    // Ranges are no device's: the pages belong to the program.
+    assert_eq!(of_devices(), before);
+    for bench in [&first, &second] {
+        let mut args = AllocMemoryOfGpuArgs {
+            va_addr: VA,
+            size: 2 * PAGE_SIZE,
+            gpu_id: bench.device.gpu_id().into(),
+            flags: AllocFlags::GTT.bits(),
+            ..Default::default()
+        };
+        assert_eq!(memory::alloc_memory(&process, &mut args), Err(Errno::ENOMEM));
+    }
+    allocate(&second, &process, (VA, PAGE_SIZE), AllocFlags::GTT);
+    assert_eq!(of_devices(), [before[0], before[1] + PAGE_SIZE]);
+    assert_eq!(system.used(), system.limit());
+    drop(process);
+    first.kfd.exit(ProcessKey(1));
+    assert_eq!((system.used(), of_devices()), (0, before));
 }
 
 #[test]

@@ -176,8 +176,7 @@ impl<O: Os> UserRange<O> {
             }
             renewed => renewed.ok().map(|pin| {
                 // The charge moves from the old pin to the new one.
-                let bytes = pin.count() as u64 * PAGE_SIZE;
-                device.gtt_used.fetch_add(bytes, Ordering::Relaxed);
+                device.charge_gtt_again(pin.count() as u64 * PAGE_SIZE);
                 Arc::new(UserMemory { device: device.clone(), pin })
             }),
         };

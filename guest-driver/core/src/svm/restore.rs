@@ -153,7 +153,7 @@ fn cut<O: Os>(
     }
     let bytes = svm.ranges.remove(range);
     svm.charged -= bytes;
-    process.nodes.first().device.uncharge_gtt(bytes);
+    process.system().uncharge(bytes);
     if let Some(task) = state.task {
         for (node, (start, part)) in
             process.nodes.devices().flat_map(|node| gone.iter().map(move |part| (node, part)))

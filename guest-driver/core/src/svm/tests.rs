@@ -3,7 +3,6 @@
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
-use core::sync::atomic::Ordering;
 
 use belfry_abi::gpuvm::{PTE_EXECUTABLE, PTE_WRITEABLE};
 use belfry_abi::kfd::memory::{AllocFlags, AllocMemoryOfGpuArgs};
@@ -193,7 +192,7 @@ fn what_is_not_accepted_changes_nothing() {
     let gpu = u32::from(bench.device.gpu_id());
     lock(&bench.os().users.holes).push(VA + 8 * PAGE..VA + 9 * PAGE);
     bench.memory(&process, VA + 16 * PAGE, PAGE, AllocFlags::VRAM);
-    let used = bench.device.gtt_used.load(Ordering::Relaxed);
+    let used = bench.processes.system().used();
     let access = access(&bench);
     let one = |kind, value| vec![attribute(kind, value)];
     for (start, size, list, error) in [
@@ -219,7 +218,7 @@ fn what_is_not_accepted_changes_nothing() {
         assert_eq!(set(&process, start, size, &list), Err(error), "{start:#x} {size:#x} {list:?}");
     }
     assert_eq!(shown(&process), []);
-    assert_eq!(bench.device.gtt_used.load(Ordering::Relaxed), used);
+    assert_eq!(bench.processes.system().used(), used);
     for (kind, value, error) in [
         (KFD_IOCTL_SVM_ATTR_ACCESS_IN_PLACE, gpu, Errno::EINVAL),
         (KFD_IOCTL_SVM_ATTR_NO_ACCESS, gpu, Errno::EINVAL),
@@ -283,21 +282,21 @@ fn access_maps_pages_with_the_rights_of_flags_and_of_the_program() {
 fn unmapped_memory_leaves_the_gpu_and_its_neighbours_stay() {
     let bench = Bench::new();
     let process = bench.process(1);
-    let used = bench.device.gtt_used.load(Ordering::Relaxed);
+    let used = bench.processes.system().used();
     set(&process, VA, 4 * PAGE, &[access(&bench)]).unwrap();
-    assert_eq!(bench.device.gtt_used.load(Ordering::Relaxed), used + 4 * PAGE);
+    assert_eq!(bench.processes.system().used(), used + 4 * PAGE);
     lock(&bench.os().users.holes).push(VA + PAGE..VA + 2 * PAGE);
     tell(&bench, VA + PAGE, VA + 2 * PAGE, true);
     let mapped: Vec<bool> = (0..4).map(|index| page(&bench, &process, VA + index * PAGE).is_some()).collect();
     assert_eq!(mapped, [true, false, true, true]);
     assert_eq!(shown(&process), [(VA, VA + PAGE, true), (VA + 2 * PAGE, VA + 4 * PAGE, true)]);
-    assert_eq!(bench.device.gtt_used.load(Ordering::Relaxed), used + 3 * PAGE);
+    assert_eq!(bench.processes.system().used(), used + 3 * PAGE);
     // The pin of all four pages has gone: the rest has pins of its own.
     assert_eq!(*lock(&bench.os().trace), ["unpin"]);
     assert_eq!(get(&process, VA + 2 * PAGE, PAGE, &[access(&bench)]).unwrap(), [access(&bench)]);
     assert_eq!(bench.os().run_work(), 0, "nothing had to rest");
     bench.kfd.exit(process.key());
-    assert_eq!(bench.device.gtt_used.load(Ordering::Relaxed), used);
+    assert_eq!(bench.processes.system().used(), used);
     assert_eq!(*lock(&bench.os().trace), ["unpin"; 3]);
 }
 

@@ -65,13 +65,13 @@ fn pages_that_are_about_to_go_leave_the_gpu_and_the_ranges_and_their_mirrors_go_
     let (process, ..) = with_queue(&bench);
     // Those of the queue's own buffers are about pins.
     lock(&bench.os().notices).clear();
-    let used = bench.device.gtt_used.load(Ordering::Relaxed);
+    let used = bench.processes.system().used();
     set(&process, VA, 4 * PAGE, &[access(&bench)]).unwrap();
     let before = lock(&bench.os().trace).len();
     tell_before(&bench, VA + PAGE, VA + 2 * PAGE, true);
     let mapped: Vec<bool> = (0..4).map(|index| page(&bench, &process, VA + index * PAGE).is_some()).collect();
     assert_eq!(mapped, [true, false, true, true]);
-    assert_eq!(bench.device.gtt_used.load(Ordering::Relaxed), used + 3 * PAGE);
+    assert_eq!(bench.processes.system().used(), used + 3 * PAGE);
     assert_eq!(queue_steps(&bench), ["add"], "nobody had to rest");
     assert_eq!(bench.os().run_work(), 1);
     // The rest goes on with the mirror that it has, and then that goes.
@@ -80,7 +80,7 @@ fn pages_that_are_about_to_go_leave_the_gpu_and_the_ranges_and_their_mirrors_go_
     assert_eq!(lock(&bench.os().trace).len(), before);
     assert_eq!(bench.os().run_work(), 1);
     assert_eq!(lock(&bench.os().trace)[before..], ["unpin"]);
-    assert_eq!(bench.device.gtt_used.load(Ordering::Relaxed), used);
+    assert_eq!(bench.processes.system().used(), used);
     // The end of everything, and then of the process.
     set(&process, VA, PAGE, &[access(&bench)]).unwrap();
     tell_before(&bench, 0, u64::MAX, false);
@@ -130,20 +130,20 @@ fn ranges_without_access_go_with_their_memory_too() {
     for told in [tell, tell_before] {
         let bench = Bench::new();
         let process = bench.process(1);
-        let used = bench.device.gtt_used.load(Ordering::Relaxed);
+        let used = bench.processes.system().used();
         let preferred = attribute(KFD_IOCTL_SVM_ATTR_PREFERRED_LOC, u32::from(bench.device.gpu_id()));
         set(&process, VA, 4 * PAGE, &[preferred]).unwrap();
         set(&process, VA + 2 * PAGE, 4 * PAGE, &[preferred]).unwrap();
         told(&bench, VA + PAGE, VA + 5 * PAGE, true);
         assert_eq!(shown(&process), [(VA, VA + PAGE, false), (VA + 5 * PAGE, VA + 6 * PAGE, false)]);
-        assert_eq!(bench.device.gtt_used.load(Ordering::Relaxed), used + 2 * PAGE);
+        assert_eq!(bench.processes.system().used(), used + 2 * PAGE);
         bench.os().run_work();
         assert!(process.state.lock().svm.gone.is_empty());
         // New memory at that place is registered anew, and watched anew.
         set(&process, VA, 6 * PAGE, &[preferred]).unwrap();
         told(&bench, VA, VA + 6 * PAGE, true);
         assert_eq!(shown(&process), []);
-        assert_eq!(bench.device.gtt_used.load(Ordering::Relaxed), used);
+        assert_eq!(bench.processes.system().used(), used);
     }
 }
 
