@@ -16,6 +16,7 @@ use crate::chip::{self, Model, Shape};
 use crate::explore::Explorer;
 use crate::faults::Plan;
 use crate::lock::MAX_DEVICES;
+use crate::memory::Hive;
 use crate::profile::Profiler;
 use crate::record::Recording;
 use crate::sanitize::{Rule, Sanitizer};
@@ -48,6 +49,8 @@ pub struct GpuConfig {
     pub partition: ComputePartition,
     /// Bytes of VRAM: a power of two in the range of the chip, [`Model::vram`].
     pub vram_size: u64,
+    /// Place among devices whose VRAM is one range of addresses, on chips with XGMI; `None`: the device is alone.
+    pub hive: Option<Hive>,
     /// Shader worker threads, 1 to 256.
     pub workers: usize,
     /// The side that answers accesses to the MSI-X table.
@@ -127,6 +130,7 @@ impl Default for GpuConfig {
             xccs: chip::DEFAULT.default.xccs,
             partition: ComputePartition::Spx,
             vram_size: 256 << 20,
+            hive: None,
             workers: processors().min(8),
             msix_table: MsixTable::Host,
             interrupt_pin: false,
@@ -192,6 +196,16 @@ pub enum ConfigError {
         /// The most that it can have.
         most: u64,
     },
+    /// [`GpuConfig::hive`] is no place of this device, or the chip has no XGMI.
+    #[error("{hive:?}: is no place in a hive for {chip} with {vram} bytes of VRAM")]
+    Hive {
+        /// The place.
+        hive: Hive,
+        /// Name of the chip.
+        chip: &'static str,
+        /// Bytes of VRAM.
+        vram: u64,
+    },
     /// [`GpuConfig::workers`] is out of range.
     #[error("{0} shader workers: must be 1 to 256")]
     Workers(usize),
@@ -221,6 +235,13 @@ impl GpuConfig {
         self.explorer.is_none() && self.sanitizer.as_ref().is_some_and(checks)
     }
 
+    /// Returns the places of the devices of one machine in a hive, which they are if all of their chips have XGMI; `None` for one device.
+    #[must_use]
+    pub fn hive_of<'a>(devices: impl IntoIterator<Item = &'a Self>) -> Option<Vec<Hive>> {
+        let vram = devices.into_iter().map(|device| device.chip.has_xgmi.then_some(device.vram_size));
+        Hive::places(&vram.collect::<Option<Vec<_>>>()?)
+    }
+
     /// Checks every value against its range.
     ///
     /// # Errors
@@ -244,6 +265,9 @@ impl GpuConfig {
         let (size, vram) = (self.vram_size, &self.chip.vram);
         if !size.is_power_of_two() || !vram.contains(&size) {
             return Err(ConfigError::VramSize { size, least: *vram.start(), most: *vram.end() });
+        }
+        if let Some(hive) = self.hive.filter(|hive| !self.chip.has_xgmi || !hive.fits(size)) {
+            return Err(ConfigError::Hive { hive, chip: self.chip.name, vram: size });
         }
         if self.workers == 0 || self.workers > 256 {
             return Err(ConfigError::Workers(self.workers));

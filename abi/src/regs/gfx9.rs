@@ -14,6 +14,13 @@ pub mod gc {
             pub mec_me2_halt, set_mec_me2_halt: 28;
             pub mec_me1_halt, set_mec_me1_halt: 30;
         }
+        /// Place of this GPU's memory among those of other GPUs; 0 for a GPU that is alone.
+        GCMC_VM_XGMI_LFB_CNTL @ 0x80:0x957 Rw = 0x0 {
+            pub pf_lfb_region, set_pf_lfb_region: 3, 0;
+            pub pf_max_region, set_pf_max_region: 7, 4;
+        }
+        /// Bytes that each GPU has of the addresses of all of them, in 16 MiB.
+        GCMC_VM_XGMI_LFB_SIZE @ 0x80:0x958 Rw = 0x0 { pub pf_lfb_size, set_pf_lfb_size: 16, 0; }
         /// Time that queues wait before they sleep.
         CP_IQ_WAIT_TIME2 @ 0x80:0x10b0 Rw = 0x40404040 {}
         /// The place of the XCC in its partition.
@@ -52,7 +59,12 @@ pub mod mmhub {
         /// Page number of the last page fault, high.
         MMVM_L2_PROTECTION_FAULT_ADDR_HI32 @ 0x80:0xb6d Ro = 0x0 {}
         /// Place of this GPU's memory among those of other GPUs; 0 for a GPU that is alone.
-        MMMC_VM_XGMI_LFB_CNTL @ 0x80:0xc97 Rw = 0x0 {}
+        MMMC_VM_XGMI_LFB_CNTL @ 0x80:0xc97 Rw = 0x0 {
+            pub pf_lfb_region, set_pf_lfb_region: 3, 0;
+            pub pf_max_region, set_pf_max_region: 7, 4;
+        }
+        /// Bytes that each GPU has of the addresses of all of them, in 16 MiB.
+        MMMC_VM_XGMI_LFB_SIZE @ 0x80:0xc98 Rw = 0x0 { pub pf_lfb_size, set_pf_lfb_size: 16, 0; }
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicU32;
 use belfry_abi::regs::gfx9::{
     self,
     mmhub::{
-        MMVM_L2_PROTECTION_FAULT_ADDR_HI32, MMVM_L2_PROTECTION_FAULT_ADDR_LO32,
-        MMVM_L2_PROTECTION_FAULT_CNTL, MMVM_L2_PROTECTION_FAULT_STATUS,
+        MMMC_VM_XGMI_LFB_CNTL, MMMC_VM_XGMI_LFB_SIZE, MMVM_L2_PROTECTION_FAULT_ADDR_HI32,
+        MMVM_L2_PROTECTION_FAULT_ADDR_LO32, MMVM_L2_PROTECTION_FAULT_CNTL, MMVM_L2_PROTECTION_FAULT_STATUS,
     },
 };
 use belfry_abi::regs::layout::OWN;
@@ -18,6 +18,7 @@ use belfry_abi::regs::mmhub::{
 use belfry_abi::regs::{Ip, Offset, Register};
 
 use super::invalidation::{Invalidation, Registers};
+use crate::memory::Hive;
 use crate::regs::{Block, Run, Storage};
 use crate::vm::{Contexts, FrameBuffer};
 
@@ -98,6 +99,14 @@ impl Block for Mmhub {
     fn reset(&self) {
         self.storage.reset();
         self.storage_gfx9.reset();
+        if let Some((region, last, size)) = self.contexts.hive().map(Hive::registers) {
+            let (mut cntl, mut bytes) = (MMMC_VM_XGMI_LFB_CNTL::default(), MMMC_VM_XGMI_LFB_SIZE::default());
+            cntl.set_pf_lfb_region(region);
+            cntl.set_pf_max_region(last);
+            bytes.set_pf_lfb_size(size);
+            self.storage_gfx9.set(cntl);
+            self.storage_gfx9.set(bytes);
+        }
         self.storage.set(MMMC_VM_FB_LOCATION_BASE::from_bits(self.frame_buffer.base));
         self.storage.set(MMMC_VM_FB_LOCATION_TOP::from_bits(self.frame_buffer.top));
         self.invalidation.reset();

@@ -23,6 +23,8 @@ pub struct Model {
     pub cu_step: u32,
     /// Most graphics cores it can have.
     pub max_xccs: u32,
+    /// True if several of them can be a hive.
+    pub has_xgmi: bool,
     /// Least and most bytes of VRAM it can have.
     pub vram: RangeInclusive<u64>,
     /// Makes a chip of this shape.

@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::firmware::{FirmwareList, Ports};
 use crate::interrupt::{Interrupts, Sources};
 use crate::lock::{Mutex, OnDevice};
-use crate::memory::Memory;
+use crate::memory::{Hive, Memory};
 use crate::own_bars::OwnBars;
 use crate::pci::{ConfigSpace, Function, SharedControl};
 use crate::queue::{HqdBanks, Partitions};
@@ -96,7 +96,7 @@ impl Gpu {
             config.time.wakes(&wake);
         }
 
-        let memory = Memory::new(resources.vram, resources.system);
+        let memory = Memory::new(resources.vram, resources.system).with_hive(config.hive);
         let memory = match &session {
             Some(session) => memory.mirrored(Arc::clone(session.journal())),
             None => memory,
@@ -107,7 +107,8 @@ impl Gpu {
             None => resources.interrupts,
         };
         let walks = Arc::new(WalkCounter::default());
-        let frame_buffer = FrameBuffer::new(chip.fb_base(), memory.vram_size());
+        let size = memory.hive().map_or(memory.vram_size(), Hive::size);
+        let frame_buffer = FrameBuffer::new(chip.fb_base(), size);
         let contexts = Arc::new(Contexts::new(
             Arc::clone(&memory),
             (Arc::clone(&walks), tools.clone()),

@@ -16,7 +16,7 @@ use crate::doorbell::SavedDoorbells;
 use crate::error::Error;
 use crate::firmware::{FirmwareList, SavedFirmware};
 use crate::interrupt::SavedInterrupts;
-use crate::memory::SavedVram;
+use crate::memory::{Hive, SavedVram};
 use crate::pci::SavedFunction;
 use crate::queue::SavedHqds;
 use crate::record::digest;
@@ -30,7 +30,7 @@ use crate::vm::{SavedContexts, SavedRoot, SpaceList, Spaces};
 /// First bytes of every snapshot; the version comes after them.
 const MAGIC: [u8; 8] = *b"belfryGP";
 /// Version of the format: another one whenever a saved type changes. A device reads its own version alone.
-const VERSION: u32 = 20;
+const VERSION: u32 = 21;
 
 /// Reasons why a device cannot be saved or restored.
 #[derive(Debug, thiserror::Error)]
@@ -94,6 +94,7 @@ pub(super) struct SavedConfig {
     partition: u8,
     cus: u32,
     vram_size: u64,
+    hive: Option<Hive>,
     deterministic: Option<u64>,
     interrupt_pin: bool,
     /// True if the device answers accesses to the MSI-X table.
@@ -140,6 +141,7 @@ impl SavedConfig {
             partition: config.partition as u8,
             cus: config.cus,
             vram_size: config.vram_size,
+            hive: config.hive,
             deterministic: config.deterministic,
             interrupt_pin: config.interrupt_pin,
             msix_table: config.msix_table == MsixTable::Device,
@@ -164,6 +166,7 @@ impl SavedConfig {
             partition: self.partition().unwrap_or_default(),
             cus: self.cus,
             vram_size: self.vram_size,
+            hive: self.hive,
             deterministic: self.deterministic,
             interrupt_pin: self.interrupt_pin,
             msix_table: if self.msix_table { MsixTable::Device } else { MsixTable::Host },
@@ -192,12 +195,14 @@ impl SavedConfig {
     /// and both values.
     fn differences(&self, other: &Self) -> Result<()> {
         let seed = |seed: Option<u64>| seed.map_or("none".to_owned(), |seed| seed.to_string());
+        let hive = |hive: Option<Hive>| hive.map_or("none".to_owned(), |hive| format!("{hive:?}"));
         for (field, saved, given) in [
             ("chip", self.chip.clone(), other.chip.clone()),
             ("xccs", self.xccs.to_string(), other.xccs.to_string()),
             ("partition", self.partition.to_string(), other.partition.to_string()),
             ("cus", self.cus.to_string(), other.cus.to_string()),
             ("vram_size", self.vram_size.to_string(), other.vram_size.to_string()),
+            ("hive", hive(self.hive), hive(other.hive)),
             ("deterministic", seed(self.deterministic), seed(other.deterministic)),
             ("interrupt_pin", self.interrupt_pin.to_string(), other.interrupt_pin.to_string()),
             ("matrices", self.matrices.to_string(), other.matrices.to_string()),

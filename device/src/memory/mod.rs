@@ -11,6 +11,7 @@
 #![expect(unsafe_code, reason = "turns mapped regions into blocks of racy memory")]
 
 mod access;
+mod hive;
 mod host_path;
 mod mirror;
 #[cfg(test)]
@@ -49,6 +50,7 @@ use crate::lock::{Mutex, rank};
 use crate::record::Journal;
 
 pub(crate) use access::Block;
+pub use hive::Hive;
 pub use host_path::FlushPage;
 pub(crate) use host_path::Unflushed;
 pub(crate) use mirror::{Changes, Mirror};
@@ -95,6 +97,8 @@ pub struct Memory {
     vram: Arc<MmapRegion>,
     /// Other devices.
     peers: Peers,
+    /// Place among devices whose VRAM is one range of addresses.
+    hive: Option<Hive>,
     /// The map that the host replaces.
     source: SystemMemory,
     /// The map that the engines use: follows `source` in `changed` only.
@@ -132,6 +136,7 @@ impl Memory {
         Memory {
             vram: Arc::new(vram),
             peers: Peers::default(),
+            hive: None,
             source: system,
             active,
             generation: AtomicU64::new(1),

@@ -12,7 +12,7 @@ use belfry_abi::regs::gc::{GCVM_CONTEXT0_CNTL, GCVM_L2_PROTECTION_FAULT_STATUS, 
 use super::{AddressSpace, Fault, Root, RootKind, WalkCounter};
 use crate::chip::PteFormat;
 use crate::lock::{Mutex, MutexGuard, RwLock, rank};
-use crate::memory::Memory;
+use crate::memory::{Hive, Memory};
 use crate::tools::Tools;
 
 /// VM contexts of a hub.
@@ -291,6 +291,11 @@ impl Contexts {
 
     pub(crate) fn change_shader_memory(&self, vmid: u8, change: impl FnOnce(&mut ShaderMemory)) {
         change(&mut self.lock().contexts[usize::from(vmid) % VMIDS].shader);
+    }
+
+    /// Place of the device in its hive, if it has one.
+    pub(crate) fn hive(&self) -> Option<Hive> {
+        self.memory.hive()
     }
 
     /// Place of VRAM in VMID 0.

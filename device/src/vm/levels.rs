@@ -72,7 +72,7 @@ impl AddressSpace {
             let shift = root.level_shift(level);
             let index =
                 offset >> shift & if level == root.depth { u64::MAX } else { root.entries(level) - 1 };
-            let Some(at) = table.at.checked_add(index << 3) else { return levels };
+            let Some(at) = self.memory.placed(table.at).checked_add(index << 3) else { return levels };
             let bits = load(&self.memory, &slice, at);
             let entry = bits.map_or(Entry::Absent, |bits| root.format.entry(bits, level));
             levels.push(Level { level, index, at, bits, entry, shift });
@@ -120,7 +120,7 @@ impl Search<'_> {
                 return false;
             }
             self.left -= 1;
-            let Some(at) = table.at.checked_add(index << 3) else { return true };
+            let Some(at) = self.space.memory.placed(table.at).checked_add(index << 3) else { return true };
             // The slice is short, so that no thread waits for it for long.
             let bits = {
                 let slice = self.space.memory.enter();
@@ -129,7 +129,7 @@ impl Search<'_> {
             let Some(bits) = bits else { return true };
             let va = first.wrapping_add(index << shift);
             match root.format.entry(bits, level) {
-                Entry::Page(page) => self.page(page.at, va, 1 << shift),
+                Entry::Page(page) => self.page(self.space.memory.placed(page.at), va, 1 << shift),
                 Entry::Table(next) if level != 0 => {
                     if !self.table(next, level - 1, va) {
                         return false;

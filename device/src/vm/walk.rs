@@ -94,10 +94,14 @@ pub(super) fn walk(
     if let RootKind::Vmid0 { fb_start, fb_end, fb_offset } = root.kind
         && (fb_start..=fb_end).contains(&va)
     {
-        let location = Physical::local(fb_offset);
-        let len = (fb_end - fb_start).saturating_add(1);
+        // In a hive, the frame buffer has the segments of all devices.
+        let whole = (fb_end - fb_start).saturating_add(1);
+        let segment = memory.hive().map_or(whole, |hive| hive.segment);
+        let first = (va - fb_start) / segment * segment;
+        let len = segment.min(whole - first);
+        let location = memory.placed(Physical::local(fb_offset.saturating_add(first)));
         return Ok(Translation {
-            va: fb_start,
+            va: fb_start + first,
             len,
             location,
             readable: true,
@@ -115,13 +119,17 @@ pub(super) fn walk(
             0 => (offset >> shift) & ((1 << root.block_size) - 1),
             _ => (offset >> shift) & ((1 << LEVEL_BITS) - 1),
         };
-        let location = table.at.checked_add(index << 3).ok_or_else(|| fault(FaultKind::Bus, level))?;
+        let location =
+            memory.placed(table.at).checked_add(index << 3).ok_or_else(|| fault(FaultKind::Bus, level))?;
         let block =
             memory.block(slice, location, Access::Read).ok_or_else(|| fault(FaultKind::Bus, level))?;
         let atomic = block.atomic_u64().ok_or_else(|| fault(FaultKind::Bus, level))?;
         table = match root.format.entry(atomic.load(Ordering::Acquire), level) {
             Entry::Absent => return Err(fault(FaultKind::NotPresent, level)),
-            Entry::Page(page) => return leaf(page, shift, level, va, access),
+            Entry::Page(page) => {
+                let found = leaf(page, shift, level, va, access)?;
+                return Ok(Translation { location: memory.placed(found.location), ..found });
+            }
             Entry::Table(next) if level != 0 => next,
             Entry::Table(_) | Entry::Unmodelled => return Err(fault(FaultKind::Bus, level)),
         };

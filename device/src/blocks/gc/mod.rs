@@ -10,7 +10,8 @@ use belfry_abi::regs::gc::{
     self, CC_GC_SHADER_ARRAY_CONFIG, CP_HQD_ACTIVE, CP_HQD_DEQUEUE_REQUEST, CP_MES_GP3_LO,
     GCVM_L2_PROTECTION_FAULT_CNTL, GRBM_GFX_CNTL, GRBM_GFX_INDEX, RLC_SAFE_MODE, SH_MEM_BASES, SH_MEM_CONFIG,
 };
-use belfry_abi::regs::gfx9::{self, gc::CP_HYP_XCP_CTL};
+use belfry_abi::regs::gfx9;
+use belfry_abi::regs::gfx9::gc::{CP_HYP_XCP_CTL, GCMC_VM_XGMI_LFB_CNTL, GCMC_VM_XGMI_LFB_SIZE};
 use belfry_abi::regs::layout::OWN;
 use belfry_abi::regs::{Ip, Offset, Register};
 
@@ -67,7 +68,21 @@ impl Gc {
     pub(crate) fn new(ports: GcPorts, core: GcCore) -> Self {
         let hub = Hub::new(Arc::clone(&ports.contexts));
         let storage = Storage::with_resets(gc::ALL, core.resets);
-        Self { storage, storage_gfx9: Storage::new(gfx9::gc::ALL), hub, ports, core }
+        let gc = Self { storage, storage_gfx9: Storage::new(gfx9::gc::ALL), hub, ports, core };
+        gc.place_in_hive();
+        gc
+    }
+
+    /// Sets the registers of the device's place in its hive, as the card's own firmware does.
+    fn place_in_hive(&self) {
+        let Some(hive) = self.ports.contexts.hive() else { return };
+        let (region, last, size) = hive.registers();
+        let (mut cntl, mut bytes) = (GCMC_VM_XGMI_LFB_CNTL::default(), GCMC_VM_XGMI_LFB_SIZE::default());
+        cntl.set_pf_lfb_region(region);
+        cntl.set_pf_max_region(last);
+        bytes.set_pf_lfb_size(size);
+        self.storage_gfx9.set(cntl);
+        self.storage_gfx9.set(bytes);
     }
 
     /// The queue and the VMID whose banks are selected.
@@ -185,6 +200,7 @@ impl Block for Gc {
     fn reset(&self) {
         self.storage.reset();
         self.storage_gfx9.reset();
+        self.place_in_hive();
         self.ports.partitions.reset(self.core.xcc);
         self.hub.reset();
     }

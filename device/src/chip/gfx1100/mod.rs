@@ -31,6 +31,7 @@ pub static MODEL: Model = Model {
     max_cus: SPEC.cus(),
     cu_step: 2,
     max_xccs: 1,
+    has_xgmi: false,
     // Room for the tables and firmware at the top. A card has 24 GiB, which is no power of two; the size of a
     // BAR has to be one.
     vram: 16 << 20..=16 << 30,

@@ -25,6 +25,7 @@ pub static MODEL: Model = Model {
     max_cus: SPEC.cus(),
     cu_step: 2,
     max_xccs: 1,
+    has_xgmi: false,
     vram: 16 << 20..=16 << 30,
     make: |shape| Box::new(chip(shape.cus)),
 };

@@ -30,6 +30,7 @@ pub static MODEL: Model = Model {
     max_cus: WHOLE.cus,
     cu_step: 1,
     max_xccs: WHOLE.xccs,
+    has_xgmi: true,
     // A card has 192 GiB, which is no power of two; the size of a BAR has to be one.
     vram: 16 << 20..=16 << 30,
     make: |shape| Box::new(chip(shape)),
