@@ -5,7 +5,7 @@
 //! Drivers map doorbells and the page of flushes for GPUs, their own and others (linux
 //! `amdgpu_amdkfd_gpuvm.c`, `kfd_mem_attach`; libhsakmt `map_mmio`). A wave's store to a doorbell is in the
 //! doorbell page like a processor's store, and no message tells the device of it: from the first access on,
-//! the device looks by itself while queues have work.
+//! the device looks by itself while queues have work: its own, or those of other devices that have reached its doorbells.
 
 #![expect(unsafe_code, reason = "gives places in the device's own pages, which others write at any time")]
 
@@ -40,8 +40,10 @@ pub(crate) struct OwnBars {
     placed: AtomicBool,
     /// Offset of the page in the BAR of the registers.
     remap: u64,
-    /// True once doorbells were reached.
+    /// True once doorbells were reached, by the device itself or by others.
     reached: AtomicBool,
+    /// True once others have reached them.
+    reached_by_peers: AtomicBool,
     wake: Arc<Wake>,
 }
 
@@ -51,7 +53,7 @@ impl OwnBars {
         let [doorbells_at, flushes_at, vram_at] = [NOWHERE; 3].map(AtomicU64::new);
         let flushes = Box::new([const { AtomicU64::new(0) }; PAGE as usize / 8]);
         flushes[0].store(UNTOUCHED, Ordering::Relaxed);
-        let [placed, reached] = [false, false].map(AtomicBool::new);
+        let [placed, reached, reached_by_peers] = [false; 3].map(AtomicBool::new);
         Self {
             doorbells,
             doorbells_at,
@@ -62,6 +64,7 @@ impl OwnBars {
             placed,
             remap,
             reached,
+            reached_by_peers,
             wake,
         }
     }
@@ -95,9 +98,14 @@ impl OwnBars {
     }
 
     /// Returns true if waves or engines may store to doorbells without a message, or did so while others were
-    /// served.
-    pub(crate) fn may_ring(&self) -> bool {
-        self.reached.load(Ordering::Acquire) && (self.doorbells.any_busy() || self.doorbells.any_rung())
+    /// served. `peers_are_busy` tells of those of other devices.
+    pub(crate) fn may_ring(&self, peers_are_busy: impl FnOnce() -> bool) -> bool {
+        if !self.reached.load(Ordering::Acquire) {
+            return false;
+        }
+        let by_peers = || self.reached_by_peers.load(Ordering::Acquire) && peers_are_busy();
+        // Values last: they are there once what has stored them is over.
+        self.doorbells.any_busy() || by_peers() || self.doorbells.any_rung()
     }
 }
 
@@ -131,13 +139,24 @@ unsafe impl BusBars for OwnBars {
         address.checked_sub(at).filter(|&offset| at != NOWHERE && offset < self.vram_size)
     }
 
-    fn find(&self, address: u64) -> Option<OwnPlace> {
-        let (found, are_doorbells) = self.page(address)?;
-        if are_doorbells {
-            // Its thread is not woken: the caller may hold locks of a device whose number is higher. It finds the value when
-            // it looks next.
-            self.reached.store(true, Ordering::Release);
+    fn find(&self, address: u64) -> Option<(OwnPlace, bool)> {
+        self.page(address)
+    }
+
+    fn doorbells_are_reached(&self) {
+        self.reached.store(true, Ordering::Release);
+        if !self.reached_by_peers.swap(true, Ordering::AcqRel) {
+            self.wake.wake();
         }
-        Some(found)
+    }
+
+    fn is_busy(&self) -> bool {
+        self.doorbells.any_busy()
+    }
+
+    fn nudge(&self) {
+        if self.reached_by_peers.load(Ordering::Acquire) {
+            self.wake.wake();
+        }
     }
 }

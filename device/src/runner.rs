@@ -11,6 +11,7 @@ use crate::doorbell::{DoorbellWatch, Doorbells, InterruptDoorbell};
 use crate::firmware::{FirmwareList, Served, Turn};
 use crate::interrupt::Interrupts;
 use crate::lock::{Mutex, MutexGuard, ThisDevice, rank};
+use crate::memory::Memory;
 use crate::own_bars::OwnBars;
 use crate::pci::SharedControl;
 use crate::spent::{self, Part};
@@ -72,9 +73,16 @@ pub(crate) struct RunnerPorts {
     pub(crate) polls: bool,
     /// The device's own BARs, which tell if waves and engines may write doorbells.
     pub(crate) own: Arc<OwnBars>,
+    /// The way to other devices.
+    pub(crate) memory: Arc<Memory>,
 }
 
 impl RunnerPorts {
+    /// Returns true if waves or engines, of this device or of others, may write doorbells.
+    fn may_ring(&self) -> bool {
+        self.own.may_ring(|| self.memory.peers_are_busy())
+    }
+
     /// Returns true if the function may touch memory.
     fn may_serve(&self) -> bool {
         self.control.bus_master() && !self.tools.is_removed()
@@ -195,7 +203,10 @@ impl Runner {
             match state.firmware.serve(doorbell) {
                 Some(Served::Again) => {}
                 // Its waves may have rung doorbells of other queues meanwhile, which the device thread looks at.
-                served => return served == Some(Served::Idle) && !self.ports.own.may_ring(),
+                served => {
+                    self.ports.memory.nudge_peers();
+                    return served == Some(Served::Idle) && !self.ports.may_ring();
+                }
             }
         }
         false
@@ -308,7 +319,9 @@ impl State {
         }
         let turn = self.firmware.pass();
         let interval = self.look.next(ports.watch.activity());
-        let polls = ports.polls || ports.own.may_ring();
+        // After the flags of busy queues, and once more after their work.
+        ports.memory.nudge_peers();
+        let polls = ports.polls || ports.may_ring();
         if polls && self.firmware.listens() { turn.min(Turn::After(interval)) } else { turn }
     }
 

@@ -231,6 +231,7 @@ impl Gpu {
                 tools: tools.clone(),
                 polls: config.poll_doorbells,
                 own: Arc::clone(&own),
+                memory: Arc::clone(&memory),
             },
         );
         Ok(Self {

@@ -30,8 +30,17 @@ pub(crate) unsafe trait BusBars: Send + Sync {
     /// Returns the offset in VRAM of an address on the bus, if VRAM answers there.
     fn vram_offset(&self, address: u64) -> Option<u64>;
 
-    /// Returns the place of an address on the bus, if doorbells or the page of flushes answer there.
-    fn find(&self, address: u64) -> Option<OwnPlace>;
+    /// Returns the place of an address on the bus, if doorbells or the page of flushes answer there, and whether it is the doorbells.
+    fn find(&self, address: u64) -> Option<(OwnPlace, bool)>;
+
+    /// Another device may store to doorbells from now on: has the device look at them, the first time. Takes the lock of its wake-up alone.
+    fn doorbells_are_reached(&self);
+
+    /// Returns true if queues of the device have work.
+    fn is_busy(&self) -> bool;
+
+    /// Has the device look at its doorbells, if others have reached them. Takes the same lock.
+    fn nudge(&self);
 }
 
 /// A device as others reach it.
@@ -60,12 +69,15 @@ impl Peer {
         Self { bars: Some(bars), ..self }
     }
 
-    /// Returns the place of an address on the bus. It is mapped as long as this device has the peer.
-    fn on_bus(&self, address: u64) -> Option<OwnPlace> {
+    /// Returns the place of an address on the bus, and the BARs if it is in the doorbells. It is mapped as long as this device has the peer.
+    fn on_bus(&self, address: u64) -> Option<(OwnPlace, Option<&Arc<dyn BusBars>>)> {
         let bars = self.bars.as_ref()?;
-        let Some(before) = bars.vram_offset(address) else { return bars.find(address) };
+        let Some(before) = bars.vram_offset(address) else {
+            let (place, are_doorbells) = bars.find(address)?;
+            return Some((place, are_doorbells.then_some(bars)));
+        };
         let after = (self.vram.size() as u64).checked_sub(before).filter(|&after| after > 0)?;
-        Some(OwnPlace { host: self.vram.as_ptr().wrapping_add(before as usize), before, after })
+        Some((OwnPlace { host: self.vram.as_ptr().wrapping_add(before as usize), before, after }, None))
     }
 }
 
@@ -91,7 +103,22 @@ impl Peers {
             return None;
         }
         let peers = self.list.read().unwrap_or_else(PoisonError::into_inner);
-        peers.iter().flatten().find_map(|peer| peer.on_bus(address))
+        let (place, bars) = peers.iter().flatten().find_map(|peer| peer.on_bus(address))?;
+        if let Some(bars) = bars.cloned() {
+            // The lock of the wake-up comes before that of the list.
+            drop(peers);
+            bars.doorbells_are_reached();
+        }
+        Some(place)
+    }
+
+    /// Returns the BARs of all peers that are on the bus.
+    fn bars(&self) -> [Option<Arc<dyn BusBars>>; MAX_PEERS] {
+        if !self.on_bus.load(Ordering::Acquire) {
+            return Default::default();
+        }
+        let peers = self.list.read().unwrap_or_else(PoisonError::into_inner);
+        peers.each_ref().map(|peer| peer.as_ref().and_then(|peer| peer.bars.clone()))
     }
 
     fn replace(&self, number: u8, new: Option<Peer>) -> Option<Peer> {
@@ -108,6 +135,16 @@ impl Memory {
     #[must_use]
     pub fn vram(&self) -> Arc<MmapRegion> {
         Arc::clone(&self.vram)
+    }
+
+    /// Returns true if queues of any other device of the machine have work, which may store to doorbells of this one.
+    pub(crate) fn peers_are_busy(&self) -> bool {
+        self.peers.bars().iter().flatten().any(|peer| peer.is_busy())
+    }
+
+    /// Has the other devices look at their doorbells, where others have reached them: this one may have stored there.
+    pub(crate) fn nudge_peers(&self) {
+        self.peers.bars().iter().flatten().for_each(|peer| peer.nudge());
     }
 
     /// Sets another device of the machine, or takes it away. Returns when no engine uses the one before any more. Accesses to
