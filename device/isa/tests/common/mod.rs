@@ -404,6 +404,12 @@ impl Gpu {
         }
     }
 
+    /// Returns the accesses that a wave's next instruction is about to make.
+    pub(crate) fn touches(&mut self, wave: &mut Wave) -> Vec<exec::Touch> {
+        let (mut env, _) = self.env();
+        exec::touches(wave, &mut env)
+    }
+
     /// Runs one wave until it stops, by another clock than one that stands at 0.
     pub(crate) fn step_at(&mut self, wave: &mut Wave, clock: &dyn Fn() -> u64) -> Stop {
         let (env, _) = self.env();

@@ -26,6 +26,7 @@ mod series;
 mod shared;
 mod succession;
 mod times;
+mod touched;
 mod true16;
 mod words;
 

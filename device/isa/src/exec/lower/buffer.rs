@@ -12,7 +12,7 @@ use crate::inst::Inst;
 impl Lowering {
     pub(super) fn buffer(&mut self, inst: &Inst, operation: mubuf::Operation) -> Lowered {
         let (_, effect) = properties(inst.op).memory.ok_or(Unsupported)?;
-        let operation = if inst.mem.lds { to_lds(operation)? } else { operation };
+        let operation = if inst.mem.lds { operation.to_lds().ok_or(Unsupported)? } else { operation };
         let entry = mubuf::entry(operation, effect, self.file.repeats_component).ok_or(Unsupported)?;
         let mem = &inst.mem;
         let mut src = [Source::ZERO; 3];
@@ -65,16 +65,4 @@ impl Lowering {
         let format = u32::from(inst.mem.format);
         if self.file.old_descriptors { unified(format & 15, format >> 4) } else { format }
     }
-}
-
-/// The operation to LDS that a load is with `lds`.
-fn to_lds(operation: mubuf::Operation) -> Result<mubuf::Operation, Unsupported> {
-    Ok(match operation {
-        mubuf::Operation::Moves(Moves::Dwords(1)) => mubuf::Operation::DwordToLds,
-        mubuf::Operation::Moves(Moves::Part(part)) => mubuf::Operation::PartToLds(part),
-        mubuf::Operation::Format { typed: false, components: 1, packing: Packing::Whole } => {
-            mubuf::Operation::FormatToLds
-        }
-        _ => return Err(Unsupported),
-    })
 }

@@ -193,9 +193,14 @@ pub(crate) fn entry(operation: Operation) -> Option<ExchangeEntry> {
     })
 }
 
+/// Address of lane 0's dword of `global_load_addtid_b32` and `global_store_addtid_b32`.
+pub(crate) fn global_base(w: &Wave, d: &Di) -> u64 {
+    d.src[2].scalar64(w).wrapping_add_signed(i64::from(d.imm.cast_signed()))
+}
+
 /// `global_load_addtid_b32` and, with `STORE`, `global_store_addtid_b32`: SADDR in `src[2]`, four bytes for each lane.
 pub(crate) fn global_addtid<const STORE: bool>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
-    let base = d.src[2].scalar64(w).wrapping_add_signed(i64::from(d.imm.cast_signed()));
+    let base = global_base(w, d);
     let exec = if w.halves == 1 { u64::from(w.s[slot::EXEC]) } else { w.exec() };
     let at = |lane: u32| base.wrapping_add(u64::from(lane) * u32::SIZE);
     let mut loaded = [0; 64];

@@ -3,6 +3,8 @@
 //! `dst` is the row of VDATA, `src[0]` of VADDR, `src[1]` the descriptor's first scalar register, `src[2]` SOFFSET,
 //! `imm` the bits of [`buffer::field`](super::buffer::field), `dst2` the number of components or dwords.
 
+mod operation;
+
 use super::atomic::Function;
 use super::buffer::{Buffer, field};
 use super::buffer_format::BufferFormat;
@@ -14,6 +16,7 @@ use crate::exec::properties::{Effect, Moves};
 use crate::mem::{Access, Fault, PAGE_SIZE};
 use crate::registers::slot;
 use crate::wave::Wave;
+pub(crate) use operation::{Operation, Packing};
 
 /// Why a lane failed.
 type Done = Result<(), Fault>;
@@ -437,32 +440,6 @@ pub(crate) struct BufferEntry {
     pub(crate) count: u32,
     /// Registers of VDATA.
     pub(crate) registers: u32,
-}
-
-/// Half-precision elements of a format in registers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Packing {
-    /// None: a register for each component.
-    Whole,
-    /// Two components in a register.
-    Halves,
-    /// One component in the high half of a register.
-    High,
-}
-
-/// Kind of a buffer operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operation {
-    /// A load, a store or an atomic.
-    Moves(Moves),
-    /// A load or store of this many components, by the format of the descriptor or of the instruction (`typed`).
-    Format { typed: bool, components: u32, packing: Packing },
-    /// A load of a dword to LDS, or a store of one from there.
-    DwordToLds,
-    /// A load of 8 or 16 bits to LDS.
-    PartToLds(Narrow),
-    /// A load of a component to LDS, by the descriptor's format.
-    FormatToLds,
 }
 
 /// Returns the entry of an operation with this effect; `None` if there is no such operation. `repeats` is true if

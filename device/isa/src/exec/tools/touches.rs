@@ -1,7 +1,7 @@
 //! Accesses of memory that waves share, global memory and LDS, which an instruction is about to make.
 //!
 //! Private memory belongs to a lane, and compilers make scalar loads for constants only: neither is among the
-//! accesses, nor are buffer instructions with formats. [`scalar_read`] tells the bytes that a scalar load reads.
+//! accesses. [`scalar_read`] tells the bytes that a scalar load reads.
 
 use crate::exec::di::{Di, Machine};
 use crate::exec::memory::atomic::Function;
@@ -79,12 +79,39 @@ impl Collector<'_> {
         }
     }
 
-    fn buffer(&mut self, d: &Di, bytes: u32) {
+    /// The elements of a buffer. Each part of one is inside of the buffer or not; parts side by side are one access.
+    fn buffer(&mut self, d: &Di, operation: mubuf::Operation) {
         let buffer = Buffer::of(self.w, d);
+        let (parts, bytes) = operation.parts(d, &buffer);
         for lane in active(self.w) {
-            if let Some(va) = buffer.address(buffer.place(self.w, d, lane), 0, u64::from(bytes)) {
-                self.add(lane, Place::Global(va), bytes);
+            let place = buffer.place(self.w, d, lane);
+            let mut together: Option<(u64, u32)> = None;
+            for va in (0..parts).filter_map(|n| buffer.address(place, u64::from(n * bytes), bytes.into())) {
+                together = match together {
+                    Some((first, count)) if va == first.wrapping_add(count.into()) => {
+                        Some((first, count + bytes))
+                    }
+                    before => {
+                        self.add_some(lane, before);
+                        Some((va, bytes))
+                    }
+                };
             }
+            self.add_some(lane, together);
+        }
+    }
+
+    fn add_some(&mut self, lane: u32, access: Option<(u64, u32)>) {
+        if let Some((va, bytes)) = access {
+            self.add(lane, Place::Global(va), bytes);
+        }
+    }
+
+    /// A dword of global memory for each lane, from the address in `src[2]` and an offset on.
+    fn by_lane(&mut self, d: &Di) {
+        let base = ds_exchange::global_base(self.w, d);
+        for lane in active(self.w) {
+            self.add(lane, Place::Global(base.wrapping_add(u64::from(lane) * 4)), 4);
         }
     }
 }
@@ -126,11 +153,18 @@ pub(crate) fn collect(w: &Wave, m: &Machine<'_>, inst: &Inst, d: &Di, into: &mut
             (all.access, all.replaces) = (Access::Write, true);
             all.lds_of_lanes(d.imm);
         }
-        Family::Buffer(mubuf::Operation::DwordToLds) => {
-            all.buffer(d, 4);
-            let loads = effect == Effect::Load;
-            (all.access, all.replaces) = (if loads { Access::Write } else { Access::Read }, loads);
-            all.lds_of_lanes(d.imm & field::OFFSET);
+        Family::ByLane => all.by_lane(d),
+        Family::Buffer(operation) => {
+            let operation = operation.to_lds().filter(|_| inst.mem.lds).unwrap_or(operation);
+            if let mubuf::Operation::Moves(moves) = operation {
+                all.replaces |= exchanges(moves);
+            }
+            all.buffer(d, operation);
+            if operation.has_lds() {
+                let loads = effect == Effect::Load;
+                (all.access, all.replaces) = (if loads { Access::Write } else { Access::Read }, loads);
+                all.lds_of_lanes(d.imm & field::OFFSET);
+            }
         }
         Family::Lds(ds::Operation::Moves(moves)) => {
             all.replaces |= exchanges(moves);
@@ -146,14 +180,8 @@ pub(crate) fn collect(w: &Wave, m: &Machine<'_>, inst: &Inst, d: &Di, into: &mut
             all.lds(d, &[first * unit, u32::from(inst.mem.offset1) * unit], dwords * 4);
         }
         Family::LdsExchange(operation) => exchange(&mut all, d, operation),
-        Family::Buffer(mubuf::Operation::Moves(moves)) => {
-            all.replaces |= exchanges(moves);
-            all.buffer(d, bytes_of(moves));
-        }
-        // The others access neither global memory by vector addresses nor LDS by such, or have no collection yet.
+        // The others access neither global memory by vector addresses nor LDS by such.
         Family::Lds(_)
-        | Family::Buffer(_)
-        | Family::ByLane
         | Family::GlobalWaveSync
         | Family::Vector(_)
         | Family::Carry
