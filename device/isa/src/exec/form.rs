@@ -59,6 +59,14 @@ pub(crate) enum Form {
     GlobalLoad(Moves),
     /// A store from rows of `src[1]` on.
     GlobalStore(Moves),
+    /// A load from the memory that the address in `src[0]` means, to rows from `dst` on.
+    FlatLoad(Moves),
+    /// A store from rows of `src[1]` on to such memory.
+    FlatStore(Moves),
+    /// A load through the descriptor at `src[1]` to rows from `dst` on, with an offset in `src[0]` and no index.
+    BufferLoad(Moves),
+    /// A store of rows from `dst` on through the descriptor at `src[1]`, as the loads.
+    BufferStore(Moves),
     /// A load from LDS at `src[0]` and `imm` to rows from `dst` on.
     LdsLoad(Moves),
     /// A store from rows of `src[1]` on to LDS.
@@ -108,10 +116,22 @@ impl Form {
 
     /// Returns true if it is a load, a store or an atomic.
     pub(crate) fn is_memory(self) -> bool {
-        use Form::{GlobalLoad, GlobalStore, LdsLoad, LdsLoadTwo, LdsStore, LdsStoreTwo};
+        use Form::{
+            BufferLoad, BufferStore, FlatLoad, FlatStore, GlobalLoad, GlobalStore, LdsLoad, LdsLoadTwo,
+            LdsStore, LdsStoreTwo,
+        };
         matches!(
             self,
-            GlobalLoad(_) | GlobalStore(_) | LdsLoad(_) | LdsStore(_) | LdsLoadTwo(_) | LdsStoreTwo(_)
+            GlobalLoad(_)
+                | GlobalStore(_)
+                | FlatLoad(_)
+                | FlatStore(_)
+                | BufferLoad(_)
+                | BufferStore(_)
+                | LdsLoad(_)
+                | LdsStore(_)
+                | LdsLoadTwo(_)
+                | LdsStoreTwo(_)
         ) || self.is_atomic()
     }
 }

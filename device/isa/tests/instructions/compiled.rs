@@ -3,6 +3,8 @@
 
 mod alike;
 mod atomics;
+mod buffers;
+mod flat;
 mod guessed;
 mod known;
 mod masks;

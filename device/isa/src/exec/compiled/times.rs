@@ -86,7 +86,13 @@ impl Counters {
             let instructions = executed * u64::from(d.count);
             times.instructions += instructions;
             match form {
-                Form::GlobalLoad(_) | Form::GlobalStore(_) | Form::GlobalAtomic(..) => {
+                Form::GlobalLoad(_)
+                | Form::GlobalStore(_)
+                | Form::GlobalAtomic(..)
+                | Form::FlatLoad(_)
+                | Form::FlatStore(_)
+                | Form::BufferLoad(_)
+                | Form::BufferStore(_) => {
                     times.global += instructions;
                 }
                 form if form.is_memory() => times.lds += instructions,

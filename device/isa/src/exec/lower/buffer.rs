@@ -3,11 +3,15 @@
 use super::operand::Width;
 use super::{Di, Lowered, Lowering, Unsupported};
 use crate::exec::di::{Kind, Source, flag};
+use crate::exec::form::Form;
 use crate::exec::memory::buffer::field;
 use crate::exec::memory::buffer_format::unified;
 use crate::exec::memory::mubuf::{self, Packing};
 use crate::exec::properties::{Effect, Moves, properties};
 use crate::inst::Inst;
+
+/// Numbers that an addition of 64 bits can have in its instruction.
+const LARGEST_CONSTANT: u32 = i32::MAX as u32;
 
 impl Lowering {
     pub(super) fn buffer(&mut self, inst: &Inst, operation: mubuf::Operation) -> Lowered {
@@ -44,6 +48,7 @@ impl Lowering {
         if self.file.old_descriptors {
             di.flags |= flag::OLD_DESCRIPTOR;
         }
+        self.form = form(inst, (operation, effect), &di);
         self.emit(di);
         if effect == Effect::Load {
             match operation {
@@ -64,5 +69,21 @@ impl Lowering {
     fn format(&self, inst: &Inst) -> u32 {
         let format = u32::from(inst.mem.format);
         if self.file.old_descriptors { unified(format & 15, format >> 4) } else { format }
+    }
+}
+
+/// The form of an access whose lanes have an offset and no index.
+fn form(inst: &Inst, (operation, effect): (mubuf::Operation, Effect), di: &Di) -> Form {
+    let mem = &inst.mem;
+    let added = &di.src[2];
+    let is_constant = matches!(added.kind, Kind::Constant | Kind::Signed) && added.value <= LARGEST_CONSTANT;
+    let is_plain = added.kind == Kind::Scalar || is_constant;
+    if !mem.offen || mem.idxen || mem.lds || mem.tfe || !is_plain {
+        return Form::Call;
+    }
+    match (operation, effect) {
+        (mubuf::Operation::Moves(moves), Effect::Load) => Form::BufferLoad(moves),
+        (mubuf::Operation::Moves(moves), Effect::Store) => Form::BufferStore(moves),
+        _ => Form::Call,
     }
 }

@@ -120,6 +120,8 @@ impl Lowering {
         self.form = match (moves, effect, form) {
             (moves, Effect::Load, Form::Global | Form::GlobalScalar) => TierForm::GlobalLoad(moves),
             (moves, Effect::Store, Form::Global | Form::GlobalScalar) => TierForm::GlobalStore(moves),
+            (moves, Effect::Load, Form::Flat) => TierForm::FlatLoad(moves),
+            (moves, Effect::Store, Form::Flat) => TierForm::FlatStore(moves),
             (Moves::Atomic(function, bits), _, Form::Global | Form::GlobalScalar) => {
                 TierForm::GlobalAtomic(function, bits)
             }

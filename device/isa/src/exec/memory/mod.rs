@@ -1,7 +1,7 @@
 //! Instructions that access memory: LDS, global memory, buffers, and scalar loads.
 
 pub(crate) mod atomic;
-pub(super) mod buffer;
+pub(crate) mod buffer;
 pub(super) mod buffer_format;
 pub(crate) mod ds;
 pub(super) mod ds_exchange;

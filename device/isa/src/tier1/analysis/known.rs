@@ -33,8 +33,14 @@ pub(crate) fn loads(source: &Source<'_>) -> Option<KnownLoads> {
     let elements = source.code.iter().zip(source.forms).enumerate();
     for (element, (d, &form)) in elements.take(LONGEST) {
         let leaves = matches!(form, Form::End | Form::Barrier | Form::Branch(When::Always));
-        let stores = matches!(form, Form::GlobalStore(_) | Form::LdsStore(_) | Form::LdsStoreTwo(_))
-            || form.is_atomic()
+        let stores = matches!(
+            form,
+            Form::GlobalStore(_)
+                | Form::FlatStore(_)
+                | Form::BufferStore(_)
+                | Form::LdsStore(_)
+                | Form::LdsStoreTwo(_)
+        ) || form.is_atomic()
             || form == Form::Look;
         if leaves || stores || !is_covered(form, d, source.halves) {
             break;

@@ -374,11 +374,15 @@ pub(crate) fn written(form: Form, d: &Di, halves: u32) -> Vec<u32> {
         | Form::PermuteRow { .. }
         | Form::BackwardPermute
         | Form::CountBelow { .. } => 1,
-        Form::GlobalLoad(moves) | Form::LdsLoad(moves) => registers(moves),
+        Form::GlobalLoad(moves) | Form::FlatLoad(moves) | Form::BufferLoad(moves) | Form::LdsLoad(moves) => {
+            registers(moves)
+        }
         Form::LdsLoadTwo(dwords) => 2 * dwords,
         Form::LdsAtomic(_, bits) | Form::GlobalAtomic(_, bits) if d.flags & flag::RETURN != 0 => bits / 32,
         Form::Compare(_)
         | Form::GlobalStore(_)
+        | Form::FlatStore(_)
+        | Form::BufferStore(_)
         | Form::LdsStore(_)
         | Form::LdsStoreTwo(_)
         | Form::LdsAtomic(..)
@@ -432,8 +436,17 @@ pub(crate) fn rows(form: Form, d: &Di, halves: u32) -> Vec<u32> {
             source(0, 1);
             source(1, 1);
         }
+        Form::FlatLoad(_) => source(0, 2),
+        Form::FlatStore(moves) => {
+            source(0, 2);
+            source(1, registers(moves));
+        }
         Form::GlobalLoad(_) => source(0, if d.dst2 != 2 { 2 } else { 1 }),
-        Form::LdsLoad(_) | Form::LdsLoadTwo(_) => source(0, 1),
+        Form::BufferLoad(_) | Form::LdsLoad(_) | Form::LdsLoadTwo(_) => source(0, 1),
+        Form::BufferStore(moves) => {
+            source(0, 1);
+            rows.extend((0..registers(moves) * halves).map(|row| d.dst + row));
+        }
         Form::GlobalStore(moves) | Form::LdsStore(moves) => {
             source(0, if matches!(form, Form::GlobalStore(_)) && d.dst2 != 2 { 2 } else { 1 });
             source(1, registers(moves));

@@ -21,6 +21,7 @@ use crate::tier1::analysis::elements as moved;
 use crate::tier1::analysis::wanted::Wanted;
 use crate::tier1::scalar as scalars;
 use crate::tier1::x86::avx512::rows::{Pair, Rows, in_memory};
+use crate::tier1::x86::buffer::Through;
 use crate::wave::Wave;
 
 /// The wave.
@@ -165,6 +166,8 @@ pub(crate) struct Body<'a> {
     pub(crate) halves: u32,
     /// The only lanes that elements are done for, if not for all.
     pub(crate) only: Option<Lanes>,
+    /// The descriptor of the access at hand, or that its address may be in another memory.
+    pub(crate) through: Option<Through>,
     /// Sums of the run at hand that are looked at behind it.
     pub(crate) sums: Sums,
     /// A row that ways to the handler restore, as the element has changed it.
@@ -226,6 +229,8 @@ impl Body<'_> {
             Form::ReadFirstLane => self.read_first_lane(d),
             Form::GlobalLoad(moves) => self.global_load(moves, d),
             Form::GlobalStore(moves) => self.global_store(moves, d),
+            Form::FlatLoad(moves) | Form::FlatStore(moves) => self.flat(form, moves, d),
+            Form::BufferLoad(moves) | Form::BufferStore(moves) => self.through_buffer(form, moves, d),
             Form::LdsLoad(moves) => self.lds_load(moves, d),
             Form::LdsStore(moves) => self.lds_store(moved::registers(moves), d),
             Form::LdsLoadTwo(dwords) => self.lds_load_two(dwords, d),

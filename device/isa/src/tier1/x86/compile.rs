@@ -18,8 +18,8 @@ pub(crate) use succession::follows;
 use super::asm::{Assembler, At, Condition, Gpr, Integer, Label};
 use super::avx512::rows::{ROWS, Rows};
 use super::avx512::sixteens;
-use super::body::{Body, Callee, Cold, Exit, invoke, load_exec, restore, scalar};
-use super::body::{ELEMENTS, EXEC, FRAME, MACHINE, WAVE};
+use super::body::{Body, Callee, Cold, ELEMENTS, EXEC, Exit, FRAME, MACHINE, WAVE};
+use super::body::{invoke, load_exec, restore, scalar};
 use super::stretches::{Elsewhere, Stretches};
 use super::sums::{self, Sums};
 use super::{avx2, code::Code, known as known_code, times};
@@ -29,17 +29,16 @@ use crate::exec::form::Form;
 use crate::lanes::BackendKind;
 use crate::tier1::analysis::alike::{Alike, alike};
 use crate::tier1::analysis::covered::{changes_exec, is_by_handler, is_covered};
-use crate::tier1::analysis::source::Source;
 use crate::tier1::analysis::touched::{Touched, ranges};
 use crate::tier1::analysis::wanted::{Wanted, wanted};
-use crate::tier1::analysis::{guess, known, template};
+use crate::tier1::analysis::{guess, known, source::Source, template};
 use crate::tier1::scalar as scalars;
 use crate::wave::Wave;
 use affine::Counting;
 use barrier::Rare;
 use branch::Ways;
 
-/// Instructions that the wave has executed.
+/// Instructions that the wave has executed, and its limit.
 const EXECUTED: Gpr = Gpr::R14;
 const LIMIT: Gpr = Gpr::R15;
 
@@ -317,6 +316,7 @@ impl Compiler<'_> {
             kind: self.source.kind,
             halves: self.source.halves,
             only: None,
+            through: None,
             sums: Sums::default(),
             restores: None,
             touched: &self.touched,

@@ -6,6 +6,7 @@ pub(super) mod atomic;
 pub(super) mod avx2;
 pub(super) mod avx512;
 pub(super) mod body;
+mod buffer;
 pub(super) mod code;
 pub(super) mod compile;
 pub(super) mod encoding;

@@ -58,7 +58,12 @@ impl Stretches {
         for element in loops.into_iter().flatten() {
             let bytes = match elements[element].0 {
                 // One dword more may be read.
-                Form::GlobalLoad(moves) | Form::GlobalStore(moves) => bytes(moves) * 32 * halves + 4,
+                Form::GlobalLoad(moves)
+                | Form::GlobalStore(moves)
+                | Form::FlatLoad(moves)
+                | Form::FlatStore(moves)
+                | Form::BufferLoad(moves)
+                | Form::BufferStore(moves) => bytes(moves) * 32 * halves + 4,
                 Form::ScalarLoad(dwords) => dwords * 4,
                 _ => continue,
             };

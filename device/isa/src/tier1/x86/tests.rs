@@ -366,6 +366,34 @@ fn products_of_a_tile_are_one_run_with_their_loads_of_lds() {
 }
 
 #[test]
+fn flat_memory_and_buffers_have_code() {
+    // flat_load_b32 v8, v[0:1]; flat_store_b128 v[0:1], v[4:7].
+    // buffer_load_b32 v8, v0, s[4:7], 0 offen; buffer_load_b128 v[8:11], v0, s[4:7], s20 offen offset:16;
+    // buffer_store_b32 v4, v0, s[4:7], 64 offen; buffer_store_b128 v[4:7], v0, s[4:7], s20 offen.
+    let accesses: [[u32; 2]; 6] = [
+        [0xdc50_0000, 0x087c_0000],
+        [0xdc74_0000, 0x007c_0400],
+        [0xe050_0000, 0x8041_0800],
+        [0xe05c_0010, 0x1441_0800],
+        [0xe068_0000, 0xc041_0400],
+        [0xe074_0000, 0x1441_0400],
+    ];
+    for kind in KINDS {
+        for words in accesses {
+            let program = [&words[..], &[0xbfb0_0000]].concat();
+            let bytes: Vec<u8> = program.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let (code, forms) = lower::for_test(Arch::Gfx1100, WaveSize::Wave32, &bytes);
+            let all = decoded(&instructions(kind, &code, &forms, 1));
+            let moves = all.iter().filter(|instruction| {
+                let vector = |n| (Register::XMM0..=Register::ZMM31).contains(&instruction.op_register(n));
+                instruction.memory_base() == Register::RDX && (0..instruction.op_count()).any(vector)
+            });
+            assert!(moves.count() > 0, "{kind:?} {words:x?}");
+        }
+    }
+}
+
+#[test]
 fn pairs_of_dwords_of_global_memory_are_one_access() {
     // global_load_b64, b96 and b128 v[8:..], v[0:1], off; global_load_b64 and b128 v[8:..], v0, s[4:5].
     let loads: [([u32; 2], usize); 5] = [

@@ -9,6 +9,7 @@ use crate::exec::properties::Moves;
 use crate::tier1::analysis::elements::{bytes, registers};
 use crate::tier1::x86::asm::{Condition, Gpr, Integer, Label, Operand, Zmm};
 use crate::tier1::x86::body::{Body, Cold};
+use crate::tier1::x86::buffer::Through;
 use crate::tier1::x86::encoding::*;
 
 use super::elements::{Places, SPAN_FROM};
@@ -19,8 +20,13 @@ pub(super) fn has(form: Form, d: &Di, masked: bool) -> bool {
     match form {
         Form::LdsAtomic(..) | Form::GlobalAtomic(..) => crate::tier1::analysis::elements::has(form, masked),
         _ if masked => false,
-        Form::GlobalLoad(moves) | Form::LdsLoad(moves) => registers(moves) <= 4,
-        Form::GlobalStore(Moves::Dwords(dwords)) | Form::LdsStore(Moves::Dwords(dwords)) => dwords <= 4,
+        Form::GlobalLoad(moves) | Form::FlatLoad(moves) | Form::BufferLoad(moves) | Form::LdsLoad(moves) => {
+            registers(moves) <= 4
+        }
+        Form::GlobalStore(Moves::Dwords(dwords))
+        | Form::FlatStore(Moves::Dwords(dwords))
+        | Form::BufferStore(Moves::Dwords(dwords))
+        | Form::LdsStore(Moves::Dwords(dwords)) => dwords <= 4,
         // Each element is done for eight lanes before the next one, which has the same addresses.
         Form::LdsLoadTwo(dwords) => dwords <= 2 && !super::lds::overlaps(d, dwords * 2),
         Form::LdsStoreTwo(dwords) => dwords <= 2,
@@ -34,6 +40,26 @@ impl Body<'_> {
         match form {
             Form::GlobalLoad(moves) => self.load_global(moves, d),
             Form::GlobalStore(moves) => self.store_global(registers(moves), d),
+            Form::FlatLoad(moves) => {
+                self.through = Some(Through::Flat);
+                self.load_global(moves, d);
+                self.through = None;
+            }
+            Form::FlatStore(moves) => {
+                self.through = Some(Through::Flat);
+                self.store_global(registers(moves), d);
+                self.through = None;
+            }
+            Form::BufferLoad(moves) => {
+                let plain = self.global_element(form, moves, d);
+                self.load_global(moves, &plain);
+                self.through = None;
+            }
+            Form::BufferStore(moves) => {
+                let plain = self.global_element(form, moves, d);
+                self.store_global(registers(moves), &plain);
+                self.through = None;
+            }
             Form::LdsLoad(moves) => self.load_lds(moves, d, &[d.imm]),
             Form::LdsLoadTwo(dwords) => self.load_lds(Moves::Dwords(dwords), d, &[d.imm, d.dst2]),
             Form::LdsStore(moves) => self.store_lds(registers(moves), d, &[(d.imm, d.src[1].value)]),
@@ -87,14 +113,33 @@ impl Body<'_> {
 
     /// The base of a global address, without the first lane's low half: in `Rdx`.
     pub(super) fn base_of(&mut self, d: &Di, cold: &Cold) {
+        if let Some(Through::Buffer(buffer)) = self.through {
+            self.buffer_base(buffer, cold);
+            return self.leave_unless_eights_inside(d.src[0].value, cold);
+        }
         if d.dst2 == 2 {
             return self.scalar_base(d);
         }
         let high = d.src[0].value + self.halves;
         self.a.load(Integer::Mov, false, Gpr::Rdx, Self::eight(high, 0));
+        self.leave_unless_global(cold);
         self.first_of(Zmm(0), high, 0);
         self.leave_unless_like(high, self.eights(), None, cold.entry);
         self.a.shift_by(4, true, Gpr::Rdx, 32);
+    }
+
+    /// Leaves unless all lanes' offsets are at most the number in `Rcx`.
+    fn leave_unless_eights_inside(&mut self, low: u32, cold: &Cold) {
+        let [highest, last] = [1, 2].map(Zmm);
+        self.a.vex_number(VMOVD_FROM, last.0, Gpr::Rcx as u8);
+        self.a.vex(VPBROADCASTD_VEX, last, Zmm(0), last);
+        self.a.vex(VMOVUPS_LOAD, highest, Zmm(0), Operand::Memory(Self::eight(low, 0)));
+        for eight in self.eights().skip(1) {
+            self.a.vex(VPMAXUD, highest, highest, Operand::Memory(Self::eight(low, eight)));
+        }
+        self.a.vex(VPMAXUD, highest, highest, last);
+        self.a.vex(VPXORD, highest, highest, last);
+        self.leave_if_any_bit(highest, cold.entry);
     }
 
     /// Leaves unless the elements are all in one span of the TLB's; then they are at [`Places::Span`].

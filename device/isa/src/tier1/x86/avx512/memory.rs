@@ -11,8 +11,9 @@ use crate::exec::properties::Moves;
 use crate::mem::{PAGE_SIZE, Span, Tlb, TlbEntry};
 use crate::tier1::analysis::alike::Alike;
 use crate::tier1::analysis::elements::{bytes, registers};
-use crate::tier1::x86::asm::{Assembler, At, Condition, Gpr, Integer, K0, Label, Operand, Zmm};
+use crate::tier1::x86::asm::{Assembler, At, Condition, Gpr, Integer, Label, Operand, Zmm};
 use crate::tier1::x86::body::{Body, Cold, EXEC, TLB, found, scalar};
+use crate::tier1::x86::buffer::Through;
 use crate::tier1::x86::encoding::*;
 use crate::tier1::x86::stretches::span_of_entry;
 
@@ -76,11 +77,24 @@ impl Body<'_> {
     /// The base of a global address, without the first lane's low half: in `Rdx`.
     pub(crate) fn global_base(&mut self, d: &Di, high: Option<&[Pair]>, cold: &Cold) {
         let Some(high) = high else {
+            if let Some(Through::Buffer(buffer)) = self.through {
+                return self.buffer_base(buffer, cold);
+            }
             return self.scalar_base(d);
         };
         self.first_active(high, Zmm(0), Gpr::Rdx);
+        self.leave_unless_global(cold);
         self.leave_unless_same(high, Zmm(0), cold.entry);
         self.a.shift_by(4, true, Gpr::Rdx, 32);
+    }
+
+    /// Leaves unless the active lanes' offsets are at most the number in `Rcx`.
+    fn leave_unless_in_buffer(&mut self, low: &[Pair], cold: &Cold) {
+        self.a.everywhere(Zmm(1), Gpr::Rcx);
+        for lanes in self.sixteens() {
+            self.unlike(VPCMPUD.by(GREATER), low[lanes.0 as usize].chunk(lanes.1), Zmm(1), lanes);
+        }
+        self.leave_if_unlike(cold.entry);
     }
 
     /// The same, and the low half of the first lane's address in `Rax` and temporary 0. Goes on at `known` with the numbers alone where it
@@ -97,6 +111,9 @@ impl Body<'_> {
                 self.keep_found(alike, false);
             }
             self.global_base(d, high, cold);
+            if let Some(Through::Buffer(_)) = self.through {
+                self.leave_unless_in_buffer(low, cold);
+            }
             return self.first_active(low, Zmm(0), Gpr::Rax);
         };
         match high {
@@ -237,7 +254,7 @@ impl Body<'_> {
     }
 
     /// Puts the distance of the second lane's address from the first one's, which is in `Rax`, into `Rsi`.
-    fn first_distance(&mut self, low: &[Pair]) {
+    pub(crate) fn first_distance(&mut self, low: &[Pair]) {
         self.a.first_two_lanes(Gpr::Rsi, low[0].chunk(0));
         self.a.shift_by(5, true, Gpr::Rsi, 32);
         self.a.integer(Integer::Sub, false, Gpr::Rsi, Gpr::Rax);
@@ -463,33 +480,6 @@ impl Body<'_> {
     pub(crate) fn fetch_ahead(&mut self, write: bool) {
         for line in [384, 448] {
             self.a.prefetch(write, At(Gpr::Rdx, line));
-        }
-    }
-
-    /// Elements of four dwords that are further from each other than they are long, by as much each time. The first lane's address is
-    /// in `Rax` and temporary 0, what its base is in `Rdx`.
-    fn store_fours_in_steps(&mut self, d: &Di, (low, data): (&[Pair], &[Pair]), cold: &Cold) {
-        let (step, size) = (Gpr::Rsi, 16);
-        self.first_distance(low);
-        self.a.immediate(Integer::Cmp, false, step, size);
-        self.a.jump_if(Condition::Below, cold.entry);
-        // Distances of all lanes are less than 2^31.
-        self.a.immediate(Integer::Cmp, false, step, 1 << 24);
-        self.a.jump_if(Condition::Above, cold.entry);
-        let (expected, further) = (Zmm(1), Zmm(2));
-        self.a.everywhere(expected, step);
-        self.a.shift(VPSLLD.by(4), further, expected, K0);
-        self.a.evex(VPMULLD, expected, expected, Operand::Words(*apart(1)));
-        self.a.evex(VPADDD, expected, expected, Zmm(0));
-        for lanes in self.sixteens() {
-            self.unlike(VPCMPUD.by(DIFFERENT), low[lanes.0 as usize].chunk(lanes.1), expected, lanes);
-            self.a.evex(VPADDD, expected, expected, further);
-        }
-        self.leave_if_unlike(cold.entry);
-        self.one_span(d, low, (size, true), cold);
-        for (half, chunk) in self.sixteens() {
-            let from = self.of_half(data, half);
-            self.store_fours((Gpr::Rdx, step), chunk, &from);
         }
     }
 }

@@ -13,3 +13,4 @@ pub(in crate::tier1) mod reciprocals;
 pub(in crate::tier1) mod rows;
 pub(in crate::tier1) mod run_loads;
 pub(in crate::tier1) mod sixteens;
+pub(in crate::tier1) mod steps;
