@@ -1,22 +1,22 @@
-//! Builds the parts that the binary carries: the guest's driver core and programs, the bare-metal guest, the library of
-//! `belfry exec`, the program that loads OpenCL.
+//! Builds the parts that the binary carries: the guest's driver core and programs, the bare-metal guest, the program that
+//! loads OpenCL. The library of `belfry exec` is a dependency of this package, with the profile and the crates of the build at hand.
 //!
-//! Each is a package of this repository. Cargo builds it in a directory of its own, always optimised and always in the
+//! Each part is a package of this repository. Cargo builds it in a directory of its own, always optimised and always in the
 //! same way: the profile of the build at hand and its flags (instrumentation of fuzzers, static linking) are not for
 //! them. Cargo lists the sources of each part, so that no change of a source leaves an old part in the binary.
 
 #[path = "src/toolchain.rs"]
 mod toolchain;
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::env;
 use std::error::Error;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hasher as _};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
 
 use belfry_image::artifacts::rust_sources;
 use belfry_image::module::ModuleError;
@@ -46,7 +46,7 @@ struct Build {
     /// Directory from which the crate takes them.
     out: PathBuf,
     /// Files that the parts were made of.
-    watched: Mutex<BTreeSet<PathBuf>>,
+    watched: RefCell<BTreeSet<PathBuf>>,
 }
 
 /// A part that could be built, or the requirement that is missing.
@@ -65,7 +65,7 @@ impl Build {
             target_directory(&out, &workspace)?.join("embedded").join(identity(workspace.as_os_str()));
         fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
         let (cargo, rustc) = (path("CARGO")?, path("RUSTC")?);
-        Ok(Self { cargo, rustc, workspace, directory, out, watched: Mutex::default() })
+        Ok(Self { cargo, rustc, workspace, directory, out, watched: RefCell::default() })
     }
 
     fn everything(&self) -> Result<()> {
@@ -75,13 +75,13 @@ impl Build {
         for file in ["host-vmm/embedded/build.rs", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml"] {
             self.watch(&self.workspace.join(file));
         }
-        // The library takes as long as all others; they share the jobs that cargo allows.
-        thread::scope(|scope| {
-            let library = scope.spawn(|| self.preload());
-            let others = self.others();
-            library.join().map_err(|_| "the build of the library of exec panicked")?.and(others)
-        })?;
-        let watched = std::mem::take(&mut *self.watched());
+        self.preload()?;
+        self.opencl()?;
+        self.programs()?;
+        self.keep("bare-metal", self.bare_metal()?)?;
+        self.keep("core.rs.o", self.driver_core()?)?;
+        self.shim()?;
+        let watched = self.watched.take();
         let list: String = watched.iter().map(|path| format!("{}\n", path.display())).collect();
         for path in list.lines() {
             println!("cargo::rerun-if-changed={path}");
@@ -89,30 +89,20 @@ impl Build {
         Ok(fs::write(self.out.join("sources.txt"), list)?)
     }
 
-    /// All parts but the library of `belfry exec`.
-    fn others(&self) -> Result<()> {
-        self.opencl()?;
-        self.programs()?;
-        self.keep("bare-metal", self.bare_metal()?)?;
-        self.keep("core.rs.o", self.driver_core()?)?;
-        self.shim()
-    }
-
-    fn watched(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The library that programs of `belfry exec` are started with, and its identity.
+    /// The library that programs of `belfry exec` are started with.
+    ///
+    /// Cargo makes it before it compiles this package, which depends on it. `cargo check` compiles this package without it, so there
+    /// is an empty file until the first build.
     fn preload(&self) -> Result<()> {
-        // Asks for the checks of the order of locks (docs/threads-and-locks.md).
-        println!("cargo::rerun-if-env-changed=CARGO_PROFILE_PRELOAD_DEBUG_ASSERTIONS");
-        let target = self.directory.join("preload");
-        self.cargo_build(&self.workspace, &target, None, &["-p", "belfry-preload", "--profile", "preload"])?;
-        let built = target.join(HOST).join("preload");
-        let library = built.join("libbelfry_preload.so");
-        self.watch_sources(&built.join("libbelfry_preload.d"))?;
-        println!("cargo::rustc-env=BELFRY_PRELOAD_IDENTITY={}", identity(&fs::read(&library)?));
-        self.keep("libbelfry_preload.so", Built::Part(library))
+        let profile = self.out.ancestors().nth(3).ok_or("the output lies in no profile")?;
+        let library = profile.join("deps/libbelfry_preload.so");
+        match File::create_new(&library) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                return Err(format!("{}: {error}", library.display()).into());
+            }
+            _ => println!("cargo::rustc-env=BELFRY_PRELOAD={}", library.display()),
+        }
+        Ok(())
     }
 
     /// The program that loads OpenCL, with shared libraries.
@@ -273,7 +263,7 @@ impl Build {
     }
 
     fn watch(&self, path: &Path) {
-        self.watched().insert(path.to_owned());
+        self.watched.borrow_mut().insert(path.to_owned());
     }
 
     /// Watches every source that cargo lists in `list`, in the form of `make`, and the manifests of their packages.
@@ -306,7 +296,7 @@ fn target_directory(out: &Path, workspace: &Path) -> Result<PathBuf> {
     Ok(above.parent().filter(|_| triple).unwrap_or(above).to_owned())
 }
 
-/// Tells apart checkouts that share a target directory, and libraries: cargo knows sources by their paths and by their age.
+/// Tells apart checkouts that share a target directory: cargo knows sources by their paths and by their age.
 fn identity(of: impl std::hash::Hash) -> String {
     let mut hasher = DefaultHasher::new();
     of.hash(&mut hasher);

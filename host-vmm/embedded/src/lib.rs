@@ -3,7 +3,11 @@
 #[cfg(test)]
 mod toolchain;
 
+use std::sync::LazyLock;
+
 use belfry_image::{Driver, Part, Parts};
+use object::Object as _;
+use object::read::elf::ElfFile64;
 
 macro_rules! built {
     ($name:literal) => {
@@ -23,13 +27,22 @@ pub static PARTS: Parts = Parts {
 };
 
 /// The library that programs of `belfry exec` are started with.
-pub static PRELOAD: &[u8] = built!("libbelfry_preload.so");
+pub static PRELOAD: &[u8] = include_bytes!(env!("BELFRY_PRELOAD"));
 
 /// The program that runs kernels on the processor through OpenCL.
 pub static OPENCL: &[u8] = built!("belfry-opencl");
 
-/// Hash that tells [`PRELOAD`] from that of other versions, in hexadecimal.
-pub const PRELOAD_IDENTITY: &str = env!("BELFRY_PRELOAD_IDENTITY");
+/// Tells [`PRELOAD`] from that of other versions, in hexadecimal: a part of the build ID of the linker. `None` if there is no library,
+/// which is so in a check (`cargo check`) alone.
+#[must_use]
+pub fn preload_identity() -> Option<&'static str> {
+    static IDENTITY: LazyLock<Option<String>> = LazyLock::new(|| {
+        let file: ElfFile64<'_> = ElfFile64::parse(PRELOAD).ok()?;
+        let id = file.build_id().ok().flatten()?;
+        Some(id.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
+    });
+    IDENTITY.as_deref()
+}
 
 #[cfg(test)]
 mod tests {
@@ -38,9 +51,9 @@ mod tests {
     use std::fs;
     use std::path::{Path, PathBuf};
 
+    use object::ObjectSymbol as _;
     use object::elf::{ET_EXEC, PT_INTERP};
-    use object::read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _};
-    use object::{Object as _, ObjectSymbol as _};
+    use object::read::elf::{FileHeader as _, ProgramHeader as _};
 
     fn workspace() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
@@ -89,6 +102,13 @@ mod tests {
     }
 
     #[test]
+    fn library_of_exec_has_an_identity() {
+        let identity = preload_identity().unwrap();
+        assert_eq!(identity.len(), 16);
+        assert!(identity.bytes().all(|byte| byte.is_ascii_hexdigit()), "{identity}");
+    }
+
+    #[test]
     fn driver_core_has_what_the_shim_calls() {
         let core: ElfFile64<'_> = ElfFile64::parse(parts()[3].1).unwrap();
         let names: Vec<&str> = core
@@ -127,13 +147,10 @@ mod tests {
         for source in [
             "Cargo.lock",
             "abi/src/lib.rs",
-            "device/isa/src/lib.rs",
-            "device/isa/Cargo.toml",
             "guest-driver/core/src/lib.rs",
             "guest-driver/core/Cargo.toml",
             "guest-driver/linux",
             "guest-driver/linux/src/os.rs",
-            "guest-driver/preload/src/lib.rs",
             "guest-runtime/examples/src/main.rs",
             "guest-runtime/kernels/vecadd.gfx1100.hsaco",
             "guest-runtime/src/lib.rs",

@@ -5,13 +5,14 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use belfry_embedded::PRELOAD as LIBRARY;
-pub(super) use belfry_embedded::PRELOAD_IDENTITY as IDENTITY;
+pub(super) use belfry_embedded::preload_identity as identity;
 
 use super::ExecError;
 
 /// Puts the library in a place from which the dynamic linker can load it, unless it is there; returns its path.
 pub(super) fn publish(directory: &Path) -> Result<PathBuf, ExecError> {
-    let path = directory.join(format!("libbelfry-preload-{IDENTITY}.so"));
+    let identity = identity().ok_or(ExecError::NoLibrary)?;
+    let path = directory.join(format!("libbelfry-preload-{identity}.so"));
     if fs::metadata(&path).is_ok_and(|there| there.len() == LIBRARY.len() as u64) {
         return Ok(path);
     }

@@ -52,6 +52,11 @@ pub enum ExecError {
         /// Why it failed.
         source: io::Error,
     },
+    /// The binary was built without the library of programs.
+    #[error(
+        "this belfry carries no library for programs; `cargo clean --package belfry-preload`, then build it again"
+    )]
+    NoLibrary,
     /// The directory of the preparation is not this user's alone.
     #[error(
         "{0}: what is in it becomes part of programs; `chmod go-w` and `chown` it once its content is known to be yours, or set \

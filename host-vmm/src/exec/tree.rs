@@ -106,7 +106,7 @@ pub(super) fn publish(directory: &Path, settings: &Prepared) -> Result<PathBuf, 
     // digest asks the processor for its features, which takes 10 us each time under a hypervisor that traps the
     // question.
     let mut hash = DefaultHasher::new();
-    library::IDENTITY.hash(&mut hash);
+    library::identity().hash(&mut hash);
     text.hash(&mut hash);
     // The topology contains the number of processors.
     belfry_device::processors().hash(&mut hash);

@@ -43,7 +43,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("belfry-start", &[]),
     ("belfry-opencl", &[]),
     ("belfry-image", &["belfry-process"]),
-    ("belfry-embedded", &["belfry-image"]),
+    // It carries the library of programs, as a file.
+    ("belfry-embedded", &["belfry-image", "belfry-preload"]),
     // Used beside any device: those of the binary and those of programs.
     ("belfry-inspect", &["belfry-device", "belfry-runtime", "belfry-abi", "belfry-process"]),
     ("belfry-bus", &["belfry-device", "belfry-pci", "belfry-abi"]),
