@@ -41,6 +41,9 @@ pub struct Program {
     /// A file of belfry's own that the command names.
     #[serde(default)]
     pub file: Option<String>,
+    /// True if the command names the small language model with random weights that belfry makes.
+    #[serde(default)]
+    pub model: bool,
     /// Chips that the program and `image` have code for.
     pub chips: Vec<String>,
     /// The program and its arguments.
@@ -148,6 +151,7 @@ mod tests {
                 ("{program}", program.source.is_some()),
                 ("{file}", program.file.is_some()),
                 ("{package}", program.package.is_some()),
+                ("{model}", program.model),
             ] {
                 assert!(has || words.clone().all(|word| !word.contains(place)), "{name} has no {place}");
             }

@@ -4,6 +4,7 @@
 
 mod list;
 mod measure;
+mod model;
 mod ready;
 mod results;
 

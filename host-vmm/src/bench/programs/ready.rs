@@ -1,6 +1,7 @@
 //! Programs made ready: their root file systems, packages, and belfry's own sources compiled.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,6 +11,7 @@ use belfry_image::rootfs::{self, Wish};
 use belfry_image::{Cache, Freshness, Progress, tools};
 
 use super::list::{self, Program};
+use super::model;
 
 /// A program that can be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +61,9 @@ impl Kitchen<'_> {
             let made = self.compile(&image, source)?;
             places.push(("{program}", made.to_string_lossy().into_owned()));
         }
+        if program.model {
+            places.push(("{model}", self.model()?.to_string_lossy().into_owned()));
+        }
         let filled = |words: &[String]| -> Vec<String> {
             let fill = |word: &String| {
                 places.iter().fold(word.clone(), |word, (place, path)| word.replace(place, path))
@@ -80,7 +85,8 @@ impl Kitchen<'_> {
             rootfs::obtain(self.cache, base, Freshness::Cached, self.progress)?;
             return Ok(base.to_owned());
         }
-        let name = format!("bench-{}", program.name.replace(' ', "-").to_lowercase());
+        // Programs of the same packages share it.
+        let name = format!("bench-{}", program.add.join("-"));
         let wish = Wish { name: &name, list: &program.add.join(" "), base: Some(base), release: None };
         rootfs::build(self.cache, &wish, Freshness::Cached, self.progress)?;
         Ok(name)
@@ -102,6 +108,18 @@ impl Kitchen<'_> {
         let text = list::source(name).with_context(|| format!("belfry carries no {name}"))?;
         let path = self.folder.join(name);
         fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+        Ok(path)
+    }
+
+    /// Makes the language model.
+    fn model(&self) -> Result<PathBuf> {
+        let path = self.folder.join("model.gguf");
+        let file = File::create(&path).with_context(|| format!("making {}", path.display()))?;
+        let mut file = BufWriter::new(file);
+        model::SMALL
+            .write(&mut file)
+            .and_then(|()| file.flush())
+            .with_context(|| format!("writing {}", path.display()))?;
         Ok(path)
     }
 
