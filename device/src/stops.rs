@@ -105,14 +105,14 @@ impl fmt::Display for BreakOn {
 }
 
 /// A wave: number of its dispatch, its workgroup, its number there.
-pub(crate) type WaveKey = (u64, [u32; 3], u32);
+pub type WaveKey = (u64, [u32; 3], u32);
 
 /// A packet: doorbell, place in the ring, and, plus 1, its place in the innermost indirect buffer.
 pub(crate) type PacketPlace = (u32, u64, u64);
 
 /// Reasons why the device is halted.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Why {
+pub enum Why {
     /// A client has paused it.
     Paused,
     /// A wave has met a breakpoint: its number, its description, and the wave.
@@ -154,7 +154,7 @@ struct State {
 
 /// State of the halt, and the breakpoints.
 #[derive(Default)]
-pub(crate) struct Stops {
+pub struct Stops {
     asked: Arc<Asked>,
     state: Mutex<State, rank::Stops>,
     told: Condvar,
@@ -178,7 +178,7 @@ impl Stops {
 
     /// Returns true if everything stands still.
     #[inline(always)]
-    pub(crate) fn is_halted(&self) -> bool {
+    pub fn is_halted(&self) -> bool {
         self.asked.has(Asks::Halted)
     }
 
@@ -189,27 +189,27 @@ impl Stops {
     }
 
     /// Reason why the device is halted; looking for code is not shown.
-    pub(crate) fn why(&self) -> Option<Why> {
+    pub fn why(&self) -> Option<Why> {
         self.lock().why.clone().filter(|why| *why != Why::Looking)
     }
 
     /// Waves that stay at a breakpoint, with their address.
-    pub(crate) fn at(&self) -> Vec<(WaveKey, u64)> {
+    pub fn at(&self) -> Vec<(WaveKey, u64)> {
         self.lock().at.clone()
     }
 
     /// Accesses that have halted the device: the wave, the breakpoint's number, and the first byte.
-    pub(crate) fn accesses(&self) -> Vec<(WaveKey, u32, u64)> {
+    pub fn accesses(&self) -> Vec<(WaveKey, u32, u64)> {
         self.lock().accesses.clone()
     }
 
     /// The breakpoints by their numbers.
-    pub(crate) fn breaks(&self) -> BTreeMap<u32, BreakOn> {
+    pub fn breaks(&self) -> BTreeMap<u32, BreakOn> {
         self.lock().breaks.clone()
     }
 
     /// Halts everything, as soon as it can.
-    pub(crate) fn pause(&self) {
+    pub fn pause(&self) {
         self.halt(&mut self.lock(), Why::Paused);
     }
 
@@ -222,7 +222,7 @@ impl Stops {
     }
 
     /// Lets everything go on; returns true if it was halted. The caller wakes the threads that have looked.
-    pub(crate) fn proceed(&self) -> bool {
+    pub fn proceed(&self) -> bool {
         let mut state = self.lock();
         let State { at, passes, .. } = &mut *state;
         if passes.len() > MAX_PASSES {
@@ -236,7 +236,7 @@ impl Stops {
     }
 
     /// Notes that a wave at a breakpoint has been moved by hand.
-    pub(crate) fn moved(&self, wave: WaveKey) {
+    pub fn moved(&self, wave: WaveKey) {
         let mut state = self.lock();
         state.at.retain(|(at, _)| *at != wave);
         state.passes.retain(|(at, _)| *at != wave);
@@ -244,7 +244,7 @@ impl Stops {
     }
 
     /// Waits until the device is halted, for at most `limit`; returns true if it is.
-    pub(crate) fn wait(&self, limit: Duration) -> bool {
+    pub fn wait(&self, limit: Duration) -> bool {
         self.wait_for(limit, |why| !matches!(why, None | Some(Why::Looking)))
     }
 
@@ -262,7 +262,7 @@ impl Stops {
     }
 
     /// Adds a breakpoint; returns its number, or `None` if there are too many.
-    pub(crate) fn add(self: &Arc<Self>, on: BreakOn) -> Option<u32> {
+    pub fn add(self: &Arc<Self>, on: BreakOn) -> Option<u32> {
         let mut state = self.lock();
         if state.breaks.len() >= MAX_BREAKS {
             return None;
@@ -275,7 +275,7 @@ impl Stops {
     }
 
     /// Removes a breakpoint, or all of them; returns true if there was one.
-    pub(crate) fn remove(self: &Arc<Self>, number: Option<u32>) -> bool {
+    pub fn remove(self: &Arc<Self>, number: Option<u32>) -> bool {
         let mut state = self.lock();
         let before = state.breaks.len();
         state.breaks.retain(|&known, _| number.is_some_and(|number| number != known));
@@ -312,7 +312,7 @@ impl Stops {
 
     /// Replaces a breakpoint with others, the first of which takes its number. If there is no room for them,
     /// the breakpoint stays.
-    pub(crate) fn replace(self: &Arc<Self>, number: u32, with: Vec<BreakOn>) -> bool {
+    pub fn replace(self: &Arc<Self>, number: u32, with: Vec<BreakOn>) -> bool {
         let mut state = self.lock();
         let others = state.breaks.len().saturating_sub(1);
         if !state.breaks.contains_key(&number) || others + with.len() > MAX_BREAKS {
@@ -352,13 +352,13 @@ impl Stops {
     }
 
     /// Waits until a client has to look for code, for at most `limit`; returns true if it has to.
-    pub(crate) fn wait_for_look(&self, limit: Duration) -> bool {
+    pub fn wait_for_look(&self, limit: Duration) -> bool {
         self.wait_for(limit, |why| why == Some(&Why::Looking))
     }
 
     /// Notes that a client has looked; returns true if that lets everything go on. The caller wakes the
     /// waiting threads.
-    pub(crate) fn looked(&self) -> bool {
+    pub fn looked(&self) -> bool {
         let mut state = self.lock();
         if let Some((doorbell, place)) = state.looking.take() {
             state.looked.insert(doorbell, place);

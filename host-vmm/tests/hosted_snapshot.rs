@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use belfry_device::chip::Model;
-use belfry_device::inspect::Inspect as _;
 use belfry_device::trace::{Kind, Record, TraceSink};
 use belfry_device::{Gpu, GpuConfig, Rest};
 use belfry_examples::kernels;
@@ -15,6 +14,7 @@ use belfry_kfd_hosted::HostedGpu;
 use belfry_machine::snapshot::HostedSnapshot;
 use belfry_runtime::{Pool, Runtime};
 use belfry_runtime_hosted::HostedTransport;
+use belfry_tools::inspect::Inspect as _;
 use belfry_vmm::snapshot::Source;
 
 const LIMIT: Duration = Duration::from_secs(60);

@@ -138,11 +138,11 @@ impl Known {
 
 /// The names of kernels that one queue has dispatched.
 #[derive(Debug, Default)]
-pub(crate) struct KernelNames(BTreeMap<u64, Known>);
+pub struct KernelNames(BTreeMap<u64, Known>);
 
 impl KernelNames {
     /// Returns the name of the kernel with a descriptor at this address; empty if there is none.
-    pub(crate) fn get(&mut self, space: &AddressSpace, descriptor: u64) -> &str {
+    pub fn get(&mut self, space: &AddressSpace, descriptor: u64) -> &str {
         self.get_in(&|address, bytes| space.read_bytes(address, bytes).is_ok(), descriptor)
     }
 
@@ -273,7 +273,7 @@ fn in_code_object(memory: &Memory<'_>, base: u64, descriptor: u64) -> Option<Fou
 
 /// Finds the code object around a descriptor: returns the address at which it is loaded, and the addresses and names of
 /// at most `most` of its kernels.
-pub(crate) fn kernels_beside(
+pub fn kernels_beside(
     space: &AddressSpace,
     descriptor: u64,
     most: usize,
@@ -294,7 +294,7 @@ pub(crate) fn kernels_beside(
 
 /// Returns the name of the kernel whose first instruction is at an address, from the code object that is loaded around
 /// it.
-pub(crate) fn kernel_at(space: &AddressSpace, entry: u64) -> Option<String> {
+pub fn kernel_at(space: &AddressSpace, entry: u64) -> Option<String> {
     descriptor_of(space, entry).map(|(_, name)| name)
 }
 

@@ -21,12 +21,12 @@ mod state;
 
 pub use crate::pm4::Error as Pm4Error;
 pub(crate) use aql::SavedAql;
-pub(crate) use aql::moments::aql_kind;
+pub use aql::moments::aql_kind;
 pub use aql::{AqlQueue, MAX_IN_FLIGHT};
 pub use env::{CpEnv, CpInterrupts};
 pub use error::{Cause, KernelError, QueueError};
 use kernel_name::name_for_probes;
-pub(crate) use kernel_name::{KernelNames, kernel_at, kernels_beside};
+pub use kernel_name::{KernelNames, kernel_at, kernels_beside};
 pub(crate) use pm4::SavedPm4;
 pub use pm4::{Pm4Config, Pm4Queue};
 

@@ -37,6 +37,7 @@ pub(crate) use mirror::DoorbellMirror;
 use owner::InterruptDoorbells;
 pub(crate) use owner::{InterruptDoorbell, Owner};
 pub(crate) use save::SavedDoorbells;
+pub use seen::SeenDoorbell;
 pub(crate) use watch::{DoorbellWatch, Heard};
 
 /// A doorbell that was rung.

@@ -9,15 +9,17 @@ use super::{Doorbells, PAGE, offset};
 
 /// One doorbell.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SeenDoorbell {
-    pub(crate) offset: DoorbellOffset,
-    pub(crate) value: u64,
+pub struct SeenDoorbell {
+    /// Its place in BAR2.
+    pub offset: DoorbellOffset,
+    /// Its value.
+    pub value: u64,
     /// True if a process's queue listens, not a ring of the kernel's own.
-    pub(crate) of_process: bool,
+    pub of_process: bool,
     /// True if the doorbell was rung and its queue has not looked.
-    pub(crate) rung: bool,
+    pub rung: bool,
     /// True if its queue has work.
-    pub(crate) busy: bool,
+    pub busy: bool,
 }
 
 impl Doorbells {

@@ -40,7 +40,7 @@ pub(crate) use list::FirmwareList;
 #[cfg(doc)]
 use mes::MesScheduler;
 pub(crate) use save::SavedFirmware;
-pub(crate) use seen::{SeenPackets, SeenQueue, SeenRing};
+pub use seen::{SeenPackets, SeenQueue, SeenRing};
 
 /// Time at which there is something to do again.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]

@@ -1,18 +1,21 @@
 //! Queues as the firmware knows them, for tools that inspect the device.
 
+use std::fmt;
 use std::sync::Arc;
 
 use belfry_abi::doorbell::DoorbellIndex;
+use belfry_abi::regs::gc;
 
 use super::Ports;
 use super::rings::KernelRings;
 use super::slots::{Place, Slots};
 use crate::queue::{Hqd, HqdId};
+use crate::regs::pairs;
 use crate::vm::AddressSpace;
 
 /// Packets of a queue's ring.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum SeenPackets {
+pub enum SeenPackets {
     /// AQL, 64 bytes each.
     Aql,
     /// PM4.
@@ -25,37 +28,73 @@ pub(crate) enum SeenPackets {
 
 /// Address of a queue's ring, and its read and write pointers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SeenRing {
-    pub(crate) packets: SeenPackets,
-    pub(crate) base: u64,
-    pub(crate) bytes: u64,
+pub struct SeenRing {
+    /// Its packets.
+    pub packets: SeenPackets,
+    /// Address of the first packet.
+    pub base: u64,
+    /// Bytes of the ring.
+    pub bytes: u64,
     /// Index in packets of AQL, in dwords otherwise, as for `write_index`.
-    pub(crate) read_index: u64,
+    pub read_index: u64,
     /// Address of the write pointer in memory; 0 for the kernel's rings, which have it in their registers.
-    pub(crate) write_pointer: u64,
-    pub(crate) write_index: Option<u64>,
+    pub write_pointer: u64,
+    /// Index behind the last packet; `None` if the pointer cannot be read.
+    pub write_index: Option<u64>,
 }
 
 /// A queue, while the firmware's lock is held and afterwards.
 #[derive(Clone)]
-pub(crate) struct SeenQueue {
-    pub(crate) doorbell: DoorbellIndex,
+pub struct SeenQueue {
+    /// Its doorbell.
+    pub doorbell: DoorbellIndex,
     /// True for one of the kernel's own queues.
-    pub(crate) kernel: bool,
-    pub(crate) pasid: u16,
-    pub(crate) vmid: Option<u8>,
+    pub kernel: bool,
+    /// PASID of its process: 0 for the kernel's own.
+    pub pasid: u16,
+    /// VMID, while its process has one.
+    pub vmid: Option<u8>,
     /// Address of the MQD, in VMID 0.
-    pub(crate) mqd: u64,
-    pub(crate) state: &'static str,
+    pub mqd: u64,
+    /// Its state in words.
+    pub state: &'static str,
     /// Micro engine, `None` for an SDMA engine; pipe or SDMA engine; queue.
-    pub(crate) place: Option<(Option<u8>, u8, u8)>,
+    pub place: Option<(Option<u8>, u8, u8)>,
     /// True if work was started and is not done.
-    pub(crate) busy: bool,
-    pub(crate) ring: Option<SeenRing>,
+    pub busy: bool,
+    /// Its ring, if that can be read.
+    pub ring: Option<SeenRing>,
     /// Registers of the hardware queue, or their values in the MQD; `None` for SDMA queues.
     pub(crate) hqd: Option<Hqd>,
     /// Address space of its addresses.
-    pub(crate) space: Option<Arc<AddressSpace>>,
+    pub space: Option<Arc<AddressSpace>>,
+}
+
+impl fmt::Debug for SeenQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { doorbell, kernel, pasid, vmid, mqd, state, place, busy, ring, hqd: _, space } = self;
+        f.debug_struct("SeenQueue")
+            .field("doorbell", doorbell)
+            .field("kernel", kernel)
+            .field("pasid", pasid)
+            .field("vmid", vmid)
+            .field("mqd", mqd)
+            .field("state", state)
+            .field("place", place)
+            .field("busy", busy)
+            .field("ring", ring)
+            .field("space", space)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SeenQueue {
+    /// Returns the registers of the hardware queue that are not 0, by their names; of a queue that is on none, those of its MQD.
+    #[must_use]
+    pub fn registers(&self) -> Vec<(&'static str, u32)> {
+        let of = |hqd: &Hqd| pairs(gc::ALL, |at| hqd.read(at)).filter(|(_, value)| *value != 0).collect();
+        self.hqd.as_ref().map(of).unwrap_or_default()
+    }
 }
 
 impl SeenRing {

@@ -30,6 +30,7 @@ use crate::vm::{AddressSpace, Contexts};
 use ih_ring::{IhRing, Lost, Pushed};
 use retry::{Retry, Told};
 pub(crate) use save::SavedInterrupts;
+pub use seen::SeenIhRing;
 pub(crate) use sources::Sources;
 
 /// Receiver of the device's interrupts: an irqfd, a vfio-user eventfd, a driver in the same process, a counter in a test.

@@ -8,19 +8,25 @@ use crate::vm::AddressSpace;
 
 /// One ring.
 #[derive(Clone, Debug)]
-pub(crate) struct SeenIhRing {
-    pub(crate) number: u8,
-    pub(crate) enabled: bool,
-    pub(crate) base: u64,
+pub struct SeenIhRing {
+    /// Its number.
+    pub number: u8,
+    /// True if entries are taken.
+    pub enabled: bool,
+    /// Address of the first entry, in VMID 0.
+    pub base: u64,
     /// Bytes of the ring; 0 for a size that no ring has.
-    pub(crate) size: u32,
-    pub(crate) rptr: u32,
-    pub(crate) wptr: u32,
-    pub(crate) overflow: bool,
+    pub size: u32,
+    /// Offset at which the driver reads next.
+    pub rptr: u32,
+    /// Offset at which the device writes next.
+    pub wptr: u32,
+    /// True if entries were lost.
+    pub overflow: bool,
     /// True if the next entry interrupts.
-    pub(crate) armed: bool,
+    pub armed: bool,
     /// Entries, oldest first: offset, true if the driver has still to read it, and the entry.
-    pub(crate) entries: Vec<(u32, bool, IhEntry)>,
+    pub entries: Vec<(u32, bool, IhEntry)>,
 }
 
 impl IhRing {

@@ -27,6 +27,7 @@ use crate::stats::{Counters, count};
 use crate::tools::Tools;
 use crate::trace::Engine;
 pub(crate) use save::SavedRegisters;
+pub use seen::SeenRegister;
 pub(crate) use seen::pairs;
 pub(crate) use storage::{Storage, named};
 use unmodelled::Unmodelled;

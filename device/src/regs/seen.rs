@@ -1,4 +1,4 @@
-//! Every register that has a model, for the inspector.
+//! Every register that has a model, for tools that inspect the device.
 
 use belfry_abi::regs::{Description, Field, Ip, Offset, gc, gfx9, mmhub, mp, nbio, osssys, smuio};
 
@@ -6,16 +6,21 @@ use super::{Block, RegisterFile, unmodelled};
 
 /// One register.
 #[derive(Clone, Debug)]
-pub(crate) struct SeenRegister {
-    pub(crate) ip: Ip,
-    pub(crate) instance: u8,
-    pub(crate) name: String,
+pub struct SeenRegister {
+    /// Its block.
+    pub ip: Ip,
+    /// Number of the block, if there are several.
+    pub instance: u8,
+    /// Upstream's name.
+    pub name: String,
     /// Absolute dword index.
-    pub(crate) dword: u32,
-    pub(crate) value: u32,
+    pub dword: u32,
+    /// Value that a driver would read.
+    pub value: u32,
     /// Value after reset; `None` if it is not known.
-    pub(crate) reset: Option<u32>,
-    pub(crate) fields: &'static [Field],
+    pub reset: Option<u32>,
+    /// Its fields.
+    pub fields: &'static [Field],
 }
 
 /// Finds the description of a register in the layouts of its block.

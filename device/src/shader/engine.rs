@@ -14,8 +14,9 @@ mod waiting;
 
 pub use error::Error;
 pub use running::{RunningWave, RunningWaves};
-pub(crate) use seen::SeenWave;
-pub(crate) use stepping::{StepError, Stepped};
+pub use seen::{SeenDispatch, SeenWave};
+pub(crate) use stepping::StepError;
+pub use stepping::Steps;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

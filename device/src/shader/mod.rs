@@ -32,8 +32,10 @@ mod workgroup;
 
 pub use context::{ContextError, SavedDispatch, SavedGroup, SavedWave, WaveStates};
 pub use dispatch::{Announcement, Notice, Owner, Runner};
-pub use engine::{Error, RunningWave, RunningWaves, ShaderConfig, ShaderEngine};
-pub(crate) use engine::{Restoring, SavedQueue, SavedShader, SeenWave, StepError, Stepped};
+pub use engine::{
+    Error, RunningWave, RunningWaves, SeenDispatch, SeenWave, ShaderConfig, ShaderEngine, Steps,
+};
+pub(crate) use engine::{Restoring, SavedQueue, SavedShader, StepError};
 pub use failure::{FailureClass, Reason, WaveFailure};
 pub(crate) use gws::SavedGws;
 pub use gws::{Gws, GwsWait};

@@ -1,4 +1,4 @@
-//! A page-table walk level by level, and the addresses that a physical page is mapped at, for the inspector.
+//! A page-table walk level by level, and the addresses that a physical page is mapped at, for tools that inspect the device.
 //!
 //! Neither counts as a walk of the device.
 
@@ -13,26 +13,28 @@ use crate::memory::{Aperture, Memory, Physical, Slice};
 
 /// One entry that a walk has read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Level {
+pub struct Level {
     /// 0 is the last one, the table of pages.
-    pub(crate) level: u32,
-    pub(crate) index: u64,
+    pub level: u32,
+    /// Number of the entry in its table.
+    pub index: u64,
     /// Location of the entry.
-    pub(crate) at: Physical,
+    pub at: Physical,
     /// The entry; `None` where no memory answers.
-    pub(crate) bits: Option<u64>,
-    pub(crate) entry: Entry,
+    pub bits: Option<u64>,
+    /// The entry, decoded.
+    pub entry: Entry,
     /// log2 of the bytes that an entry of this level covers.
-    pub(crate) shift: u32,
+    pub shift: u32,
 }
 
 /// A block of addresses that leads to a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub struct Found {
     /// First address.
-    pub(crate) va: u64,
+    pub va: u64,
     /// Bytes.
-    pub(crate) len: u64,
+    pub len: u64,
 }
 
 /// Most entries that a search reads.
@@ -57,7 +59,8 @@ impl Root {
 
 impl AddressSpace {
     /// The entries that lead to an address, from the root on; none if the tables do not cover the address.
-    pub(crate) fn levels(&self, va: u64) -> Vec<Level> {
+    #[must_use]
+    pub fn levels(&self, va: u64) -> Vec<Level> {
         let slice = self.memory.enter();
         let mut levels = Vec::new();
         let root = &self.root;
@@ -85,7 +88,8 @@ impl AddressSpace {
     }
 
     /// The addresses that a physical page is mapped at, and whether all tables were searched.
-    pub(crate) fn addresses_of(&self, page: Physical) -> (Vec<Found>, bool) {
+    #[must_use]
+    pub fn addresses_of(&self, page: Physical) -> (Vec<Found>, bool) {
         let mut search = Search { space: self, page, found: Vec::new(), left: MAX_ENTRIES };
         let root = &self.root;
         if let (

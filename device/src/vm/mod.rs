@@ -36,6 +36,7 @@ use crate::spent::{self, Part};
 use crate::tools::Tools;
 pub(crate) use contexts::{Contexts, FrameBuffer, ShaderMemory, Tables, VMIDS, fault_page};
 pub use debug::{DebugSettings, LaunchControl, LaunchMode, WATCHES};
+pub use levels::{Found, Level};
 use recent::Recent;
 
 pub(crate) use save::{SavedContexts, SavedRoot, SpaceList, Spaces};
@@ -249,8 +250,9 @@ impl AddressSpace {
         self.translate_in(&self.enter(), va, access)
     }
 
-    /// Walks the page tables for `va` without counting the walk, for the inspector.
-    pub(crate) fn peek(&self, va: u64) -> Option<Translation> {
+    /// Walks the page tables for `va` without counting the walk, for tools that inspect the device.
+    #[must_use]
+    pub fn peek(&self, va: u64) -> Option<Translation> {
         let access = [Access::Read, Access::Execute, Access::Write];
         let slice = self.memory.enter();
         access.into_iter().find_map(|access| walk::walk(&self.memory, &slice, &self.root, va, access).ok())

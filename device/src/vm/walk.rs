@@ -59,7 +59,8 @@ impl Translation {
     }
 
     /// Physical location of `va`, which lies in the block.
-    pub(crate) fn locate(&self, va: u64) -> Option<Physical> {
+    #[must_use]
+    pub fn locate(&self, va: u64) -> Option<Physical> {
         self.location.checked_add(va.wrapping_sub(self.va))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belfry_device::inspect::{AccessRange, BreakOn, BytesOf, Hex, Inspect as _, RegisterName, WaveParts};
+use belfry_tools::inspect::{AccessRange, BreakOn, BytesOf, Hex, Inspect as _, RegisterName, WaveParts};
 
 use crate::driver::kernels::{VECADD, dispatch, hidden, load, signal};
 use crate::driver::{Driver, Process, UserQueue, eventually};

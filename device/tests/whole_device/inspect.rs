@@ -1,6 +1,6 @@
 //! The views of the inspector on a device.
 
-use belfry_device::inspect::Inspect as _;
+use belfry_tools::inspect::Inspect as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -101,7 +101,7 @@ fn state_can_be_shown_while_queues_run_and_come_and_go() {
 
 #[test]
 fn inspector_tells_of_a_running_grid_what_its_driver_has_set_up() {
-    use belfry_device::inspect::{MemoryAs, MemoryItem, WaveParts};
+    use belfry_tools::inspect::{MemoryAs, MemoryItem, WaveParts};
 
     let mut driver = Driver::up();
     let mut spin = ready_to_spin(&mut driver, 0x8001, 0x800);
@@ -130,7 +130,7 @@ fn inspector_tells_of_a_running_grid_what_its_driver_has_set_up() {
     assert_eq!((wave.view.kernel.as_str(), wave.lanes, wave.view.exec.0), ("spin", 32, 0xffff_ffff));
     assert!(wave.code.iter().any(|line| line.next), "{:?}", wave.code);
     // The kernel waits in a loop.
-    let back = |line: &&belfry_device::inspect::CodeLine| line.target.is_some_and(|to| to <= line.address);
+    let back = |line: &&belfry_tools::inspect::CodeLine| line.target.is_some_and(|to| to <= line.address);
     assert!(wave.code.iter().find(back).is_some(), "{:?}", wave.code);
     let one = WaveParts { vgpr: Some(0), lane: Some(3) };
     let one = inspector.wave(waves.waves[1].wave, one).unwrap();
@@ -190,7 +190,7 @@ fn inspector_tells_of_a_running_grid_what_its_driver_has_set_up() {
 fn waves_stop_at_a_breakpoint_and_go_on_by_instructions_and_altogether() {
     use std::time::Duration;
 
-    use belfry_device::inspect::{BreakOn, WaveParts};
+    use belfry_tools::inspect::{BreakOn, WaveParts};
 
     const SOON: Duration = Duration::from_secs(60);
     /// Steps of one wave while the others stay.

@@ -9,7 +9,7 @@ use belfry_abi::mqd::ComputeMqd;
 use belfry_abi::pm4::{ComputeRegister, Opcode, Pm4Header};
 use belfry_abi::regs::{Register as _, gc};
 use belfry_device::SavedGpu;
-use belfry_device::inspect::Inspect as _;
+use belfry_tools::inspect::Inspect as _;
 use object::{Object, ObjectSegment, ObjectSymbol};
 use vm_memory::{Bytes, GuestAddress};
 use zerocopy::FromBytes;
@@ -255,7 +255,7 @@ fn pm4_queue_is_saved_in_the_middle_of_its_work_and_goes_on_elsewhere() {
 
 #[test]
 fn pm4_packets_of_a_kind_are_stopped_at_one_after_the_other() {
-    use belfry_device::inspect::BreakOn;
+    use belfry_tools::inspect::BreakOn;
 
     let mut driver = Driver::up();
     let mut process = Process::new(&mut driver, 0x8001);

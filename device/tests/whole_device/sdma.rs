@@ -6,8 +6,8 @@ use belfry_abi::ih::{Client, Source};
 use belfry_abi::mes::{AddQueueFlags, Opcode as MesOpcode, QueueType};
 use belfry_abi::mqd::SdmaMqd;
 use belfry_abi::sdma::{Header, Op};
-use belfry_device::inspect::Inspect as _;
 use belfry_device::{GpuConfig, SavedGpu};
+use belfry_tools::inspect::Inspect as _;
 use vm_memory::{Bytes, GuestAddress};
 use zerocopy::{FromBytes, FromZeros};
 
@@ -347,7 +347,7 @@ fn copies_that_engines_are_at_are_saved_and_go_on_elsewhere() {
 
 #[test]
 fn sdma_packets_of_a_kind_are_stopped_at_one_after_the_other() {
-    use belfry_device::inspect::BreakOn;
+    use belfry_tools::inspect::BreakOn;
 
     let mut driver = Driver::up();
     let mut process = Process::new(&mut driver, 0x8001);

@@ -6,12 +6,12 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 
-use belfry_device::inspect::Inspect as _;
 use belfry_device::record::Until;
 use belfry_device::trace::{Record, TraceSink, WaveId};
 use belfry_device::{Gpu, GpuConfig};
 use belfry_isa::exec::Step;
 use belfry_machine::snapshot::Saved;
+use belfry_tools::inspect::Inspect as _;
 
 use super::{Moment, SnapshotOptions, Source, SourceError};
 use crate::output::note;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belfry_device::GpuConfig;
-use belfry_device::inspect::{BreakOn, Inspect as _};
 use belfry_hosted_tests::assembly::{Kernel, assemble};
 use belfry_kfd_hosted::HostedGpu;
 use belfry_runtime::Runtime;
 use belfry_runtime_hosted::HostedTransport;
+use belfry_tools::inspect::{BreakOn, Inspect as _};
 
 /// Stores the work-item's number times three.
 const GOOD: &str = "

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use belfry_device::chip::{self, Model, gfx942, gfx1201};
 use belfry_device::faults::{Hook, Plan, Rule};
-use belfry_device::inspect::Inspect as _;
 use belfry_device::time::TimeSource;
 use belfry_device::{GpuConfig, GuestError};
 use belfry_kfd_core::Errno;
 use belfry_kfd_hosted::HostedGpu;
 use belfry_runtime::{Buffer, Completion, Runtime};
 use belfry_runtime_hosted::HostedTransport;
+use belfry_tools::inspect::Inspect as _;
 
 const CHIPS: [&Model; 3] = [chip::DEFAULT, &gfx1201::MODEL, &gfx942::MODEL];
 /// Workgroups of `tides`, and the work-items of each.

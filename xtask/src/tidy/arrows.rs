@@ -39,6 +39,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("belfry-init", &["belfry-channel"]),
     ("belfry-process", &[]),
     ("belfry-report", &["belfry-device"]),
+    ("belfry-tools", &["belfry-device", "belfry-isa", "belfry-abi"]),
     ("belfry-code-folder", &["belfry-isa"]),
     ("belfry-start", &[]),
     ("belfry-opencl", &[]),
@@ -46,7 +47,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     // It carries the library of programs, as a file.
     ("belfry-embedded", &["belfry-image", "belfry-preload"]),
     // Used beside any device: those of the binary and those of programs.
-    ("belfry-inspect", &["belfry-device", "belfry-runtime", "belfry-abi", "belfry-process"]),
+    ("belfry-inspect", &["belfry-tools", "belfry-device", "belfry-runtime", "belfry-abi", "belfry-process"]),
     ("belfry-bus", &["belfry-device", "belfry-pci", "belfry-abi"]),
     ("belfry-virtio", &["belfry-bus", "belfry-device", "belfry-pci", "belfry-channel"]),
     ("belfry-snapshot", &["belfry-virtio", "belfry-device"]),
@@ -91,6 +92,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "belfry-opencl",
             "belfry-start",
             "belfry-suite",
+            "belfry-tools",
             "belfry-process",
             "belfry-device",
             "belfry-isa",

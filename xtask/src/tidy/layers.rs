@@ -15,6 +15,7 @@ const LAYERED: &[(&str, &[modules::Exception])] = &[
     ("device/code-folder/src", &[]),
     ("device/isa/verify/src", &[]),
     ("device/report/src", &[]),
+    ("device/tools/src", &[]),
     ("fuzz/src", &[]),
     ("guest-driver/core/src", &[]),
     (

@@ -18,7 +18,7 @@ pub(super) struct Watched {
 }
 
 /// Returns the name of an AQL packet.
-pub(crate) fn aql_kind(header: PacketHeader, first: u32) -> &'static str {
+pub fn aql_kind(header: PacketHeader, first: u32) -> &'static str {
     match (header.packet_type(), AmdFormat((first >> 16) as u8)) {
         (PacketType::INVALID, _) => "INVALID",
         (PacketType::KERNEL_DISPATCH, _) => "KERNEL_DISPATCH",

@@ -10,29 +10,39 @@ use crate::shader::workgroup::Waiting;
 use crate::vm::AddressSpace;
 
 /// A dispatch on the engine.
-#[derive(Clone, Copy)]
-pub(crate) struct SeenDispatch<'a> {
+#[derive(Clone, Copy, Debug)]
+pub struct SeenDispatch<'a> {
     /// Dispatches submitted before it.
-    pub(crate) number: u64,
+    pub number: u64,
     /// Index of its packet.
-    pub(crate) packet: u64,
-    pub(crate) launch: &'a Launch,
-    pub(crate) space: &'a Arc<AddressSpace>,
-    pub(crate) workgroups: u64,
+    pub packet: u64,
+    /// The kernel, and the grid.
+    pub launch: &'a Launch,
+    /// Address space of its process.
+    pub space: &'a Arc<AddressSpace>,
+    /// Workgroups.
+    pub workgroups: u64,
     /// Workgroups that have not begun.
-    pub(crate) left: u64,
-    pub(crate) ended: u64,
+    pub left: u64,
+    /// Workgroups that have ended.
+    pub ended: u64,
 }
 
 /// A wave that has begun and not ended.
-pub(crate) struct SeenWave<'a> {
-    pub(crate) dispatch: SeenDispatch<'a>,
-    pub(crate) workgroup: [u32; 3],
-    pub(crate) number: u32,
-    pub(crate) waiting: Waiting,
-    pub(crate) wave: &'a Wave,
+#[derive(Debug)]
+pub struct SeenWave<'a> {
+    /// Its dispatch.
+    pub dispatch: SeenDispatch<'a>,
+    /// Its workgroup.
+    pub workgroup: [u32; 3],
+    /// Its number in the workgroup.
+    pub number: u32,
+    /// Event that it waits for.
+    pub waiting: Waiting,
+    /// Its registers.
+    pub wave: &'a Wave,
     /// Bytes of its workgroup's LDS.
-    pub(crate) lds: &'a [u8],
+    pub lds: &'a [u8],
 }
 
 impl ShaderEngine {

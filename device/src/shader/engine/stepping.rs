@@ -11,7 +11,7 @@ use crate::stops::{Stops, WaveKey};
 
 /// Part of a workgroup that runs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Stepped {
+pub enum Steps {
     /// The wave, for this many instructions.
     Wave(u32),
     /// All waves of its workgroup, up to a barrier.
@@ -34,7 +34,7 @@ impl ShaderEngine {
     }
 
     /// Runs a part of a workgroup. The device is halted, and the caller keeps the firmware's lock.
-    pub(crate) fn step(&self, wave: WaveKey, what: Stepped) -> Result<(), StepError> {
+    pub(crate) fn step(&self, wave: WaveKey, what: Steps) -> Result<(), StepError> {
         // Turns in progress end first.
         drop(self.hold());
         let (number, workgroup, index) = wave;
@@ -53,8 +53,8 @@ impl ShaderEngine {
         };
         let mut worker = self.caller.lock().unwrap_or_else(PoisonError::into_inner);
         worker.by_hand = Some(match what {
-            Stepped::Wave(count) => ByHand::Wave(index, count),
-            Stepped::ToBarrier => ByHand::ToBarrier,
+            Steps::Wave(count) => ByHand::Wave(index, count),
+            Steps::ToBarrier => ByHand::ToBarrier,
         });
         let aftermath = worker.take(&self.shared, &dispatch, Work::Resume(group));
         drop(worker);

@@ -5,7 +5,7 @@ use belfry_abi::mqd::ComputeMqd;
 use belfry_abi::pm4::Opcode;
 use belfry_abi::regs::gc;
 use belfry_device::ResetKind;
-use belfry_device::inspect::Inspect as _;
+use belfry_tools::inspect::Inspect as _;
 
 use super::driver::{ALL_NOT_STATIC, Hws, doorbell, list_of, map, map_process, packet};
 use super::returns::{REFUSED, area, begin_pm4, pm4_queue, saved};

@@ -16,7 +16,7 @@ mod xnack;
 use belfry_abi::aql::{BarrierPacket, PacketHeader, PacketType};
 use belfry_abi::regs::{gc, gfx9};
 use belfry_device::chip::Shape;
-use belfry_device::inspect::Inspect as _;
+use belfry_tools::inspect::Inspect as _;
 use zerocopy::FromZeros as _;
 
 use crate::driver::kernels::signal;

@@ -1,7 +1,7 @@
 //! Work of several rings in one submission.
 
 use super::*;
-use belfry_device::inspect::Inspect as _;
+use belfry_tools::inspect::Inspect as _;
 
 /// A wait for memory to be a value or more: a ring may be in the next round already.
 fn wait_at_least(at: u64, value: u32) -> Vec<u32> {

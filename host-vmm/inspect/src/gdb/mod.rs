@@ -85,7 +85,7 @@ pub enum GdbError {
     Thread(#[source] io::Error),
     /// The device has no room for its breakpoint, or has ended.
     #[error("the GPU cannot be debugged: {0}")]
-    Device(#[from] belfry_device::inspect::InspectError),
+    Device(#[from] belfry_tools::inspect::InspectError),
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::sync::PoisonError;
 
-use belfry_device::inspect::{BreakOn, Hex, Inspect as _, InspectError};
+use belfry_tools::inspect::{BreakOn, Hex, Inspect as _, InspectError};
 use gdbstub::common::Tid;
 use gdbstub::target::ext::monitor_cmd::{ConsoleOutput, MonitorCmd, outputln};
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use belfry_device::inspect::{RegisterName, WaveDetails};
+use belfry_tools::inspect::{RegisterName, WaveDetails};
 use gdbstub::arch::{Arch, RegId, Registers};
 
 use crate::windows::{LDS, PRIVATE, REGISTERS};

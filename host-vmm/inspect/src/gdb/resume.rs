@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belfry_device::inspect::{Inspect as _, StatusView, WaveId};
+use belfry_tools::inspect::{Inspect as _, StatusView, WaveId};
 use gdbstub::common::{Signal, Tid};
 use gdbstub::stub::MultiThreadStopReason;
 use gdbstub::target::ext::base::multithread::{

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use belfry_device::Gpu;
-use belfry_device::inspect::{BreakOn, Inspect as _};
+use belfry_tools::inspect::{BreakOn, Inspect as _};
 
 use super::session::{self, PATIENCE};
 use super::{GdbError, peer};

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 
 use belfry_device::Gpu;
-use belfry_device::inspect::{
+use belfry_tools::inspect::{
     BreakOn, BytesOf, Inspect as _, InspectError, RegisterName, StatusView, WaveDetails, WaveId, WaveParts,
 };
 use gdbstub::common::Tid;

@@ -1,6 +1,6 @@
 //! Watchpoints: accesses of global memory and LDS after which a wave stops.
 
-use belfry_device::inspect::{AccessRange, BreakOn, Inspect as _, StatusView, WaveId};
+use belfry_tools::inspect::{AccessRange, BreakOn, Inspect as _, StatusView, WaveId};
 use gdbstub::target::TargetResult;
 use gdbstub::target::ext::breakpoints::{HwWatchpoint, WatchKind};
 

@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use belfry_device::Gpu;
-use belfry_device::inspect::Inspect as _;
+use belfry_tools::inspect::Inspect as _;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use belfry_device::Gpu;
-use belfry_device::inspect::{BreakOn, Inspect as _};
+use belfry_tools::inspect::{BreakOn, Inspect as _};
 use serde_json::{Value, json};
 
 use super::sources::{addresses, break_at, reason, source_line};

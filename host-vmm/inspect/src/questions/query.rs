@@ -7,8 +7,8 @@ use std::time::Duration;
 use belfry_abi::pm4::Opcode;
 use belfry_abi::sdma::Op;
 use belfry_device::Gpu;
-use belfry_device::inspect::{AccessRange, BreakOn, Inspect as _, InspectError, MemoryAs, WaveId, WaveParts};
 use belfry_device::memory::Physical;
+use belfry_tools::inspect::{AccessRange, BreakOn, Inspect as _, InspectError, MemoryAs, WaveId, WaveParts};
 use serde::Serialize;
 use serde_json::{Value, json};
 

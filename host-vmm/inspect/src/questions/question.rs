@@ -1,6 +1,6 @@
 //! Reasons why a question has no answer.
 
-use belfry_device::inspect::{Hex, InspectError as DeviceError, NoWaveId, UnknownForm};
+use belfry_tools::inspect::{Hex, InspectError as DeviceError, NoWaveId, UnknownForm};
 
 /// Reason why a machine was not saved, in words for the client that asked for it.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]

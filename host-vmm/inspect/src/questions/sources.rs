@@ -6,7 +6,7 @@ use std::str::FromStr as _;
 use std::sync::{Mutex, PoisonError};
 
 use belfry_device::Gpu;
-use belfry_device::inspect::{BreakOn, Inspect as _, WaveId, WaveParts};
+use belfry_tools::inspect::{BreakOn, Inspect as _, WaveId, WaveParts};
 use serde_json::{Value, json};
 
 use super::{QuestionError, answer};

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use belfry_device::GpuConfig;
-use belfry_device::inspect::Inspect as _;
 use belfry_kfd_hosted::HostedGpu;
 use belfry_runtime::{Completion, Queue, Runtime};
 use belfry_runtime_hosted::HostedTransport;
+use belfry_tools::inspect::Inspect as _;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};

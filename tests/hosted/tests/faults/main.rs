@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use belfry_device::chip::{self, Model, gfx942, gfx1201};
 use belfry_device::faults::{FaultReport, Hook, Plan, Planned, Rule, When};
-use belfry_device::inspect::Inspect as _;
 use belfry_device::time::TimeSource;
 use belfry_device::{GpuConfig, GuestError};
 use belfry_kfd_hosted::HostedGpu;
 use belfry_runtime::Runtime;
 use belfry_runtime_hosted::HostedTransport;
+use belfry_tools::inspect::Inspect as _;
 
 /// Work-items of the kernel, and words that are copied.
 const COUNT: u32 = 4096;

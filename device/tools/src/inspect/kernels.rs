@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use belfry_device::cp::kernels_beside;
+use belfry_device::look::SeenPackets;
 use serde::Serialize;
 
 use super::{Hex, InspectError, Inspector, memory, packets};
-use crate::cp::kernels_beside;
-use crate::firmware::SeenPackets;
 
 /// Most kernels of an answer.
 const MOST: usize = 1024;

@@ -88,7 +88,7 @@ impl Inspector<'_> {
     ///
     /// No such block.
     pub fn registers(&self, of: Option<&str>) -> Result<Vec<RegisterView>, InspectError> {
-        let seen = self.gpu.registers.seen();
+        let seen = self.device.registers();
         let blocks: BTreeSet<String> = seen.iter().map(|seen| block(seen.ip, seen.instance)).collect();
         if let Some(of) = of
             && !blocks.iter().any(|block| block.eq_ignore_ascii_case(of))
@@ -123,14 +123,14 @@ impl Inspector<'_> {
     /// Registers and fields that were used and have no model, most used first.
     #[must_use]
     pub fn unmodelled(&self) -> Vec<UnmodelledView> {
-        let all = self.gpu.unmodelled().into_iter();
+        let all = self.device.gpu().unmodelled().into_iter();
         all.map(|(name, reads, writes)| UnmodelledView { name, reads, writes }).collect()
     }
 
     /// The doorbells that belong to a queue or ring.
     #[must_use]
     pub fn doorbells(&self) -> Vec<DoorbellView> {
-        let seen = self.gpu.doorbells.seen().into_iter();
+        let seen = self.device.doorbells().into_iter();
         seen.map(|seen| DoorbellView {
             doorbell: seen.offset.bytes() / 4,
             offset: Hex(seen.offset.bytes()),

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+pub use belfry_device::look::{AccessRange, BreakOn};
+use belfry_device::look::{Steps, WaveKey, Why};
+
 use super::{Hex, InspectError, Inspector, WaveId};
-use crate::shader::{StepError, Stepped};
-pub use crate::stops::{AccessRange, BreakOn};
-use crate::stops::{WaveKey, Why};
 
 /// Most instructions of one step.
 const MAX_STEP: u32 = 1 << 20;
@@ -40,7 +40,7 @@ impl Inspector<'_> {
     /// Returns the state of the device.
     #[must_use]
     pub fn status(&self) -> StatusView {
-        let stops = self.gpu.shader.stops();
+        let stops = self.device.stops();
         let id = |(dispatch, workgroup, wave)| WaveId { dispatch, workgroup, wave };
         let at = stops.at().into_iter().map(|(wave, pc)| (id(wave), Hex(pc))).collect();
         let (why, breakpoint, wave) = match stops.why() {
@@ -62,29 +62,25 @@ impl Inspector<'_> {
     ///
     /// A device that is stopped.
     pub fn halt(&self) -> Result<StatusView, InspectError> {
-        self.gpu.shader.stops().pause();
+        self.device.stops().pause();
         self.settle()?;
         Ok(self.status())
     }
 
     /// Asks the device to halt, and does not wait until it has; [`Inspector::halt`] does. It may be called from within
-    /// [`TraceSink::record`](crate::trace::TraceSink::record), where a wait would never end.
+    /// [`TraceSink::record`](belfry_device::trace::TraceSink::record), where a wait would never end.
     pub fn halt_soon(&self) {
-        self.gpu.shader.stops().pause();
+        self.device.stops().pause();
     }
 
     /// Waits until everything that was told to halt stands still.
     fn settle(&self) -> Result<(), InspectError> {
-        let still = self.gpu.runner.between_passes(|_| drop(self.gpu.shader.hold()));
-        still.ok_or(InspectError::Stopped)
+        self.device.settle().map_err(|_| InspectError::Stopped)
     }
 
     /// Lets a halted device go on; returns true if it was halted.
     pub fn proceed(&self) -> bool {
-        let was = self.gpu.shader.stops().proceed();
-        self.gpu.shader.look_again();
-        self.gpu.runner.look_again();
-        was
+        self.device.proceed()
     }
 
     /// Waits until a breakpoint or another client halts the device, for at most `limit`.
@@ -93,7 +89,7 @@ impl Inspector<'_> {
     ///
     /// A device that is stopped.
     pub fn wait(&self, limit: Duration) -> Result<StatusView, InspectError> {
-        if self.gpu.shader.stops().wait(limit) {
+        if self.device.stops().wait(limit) {
             self.settle()?;
         }
         Ok(self.status())
@@ -105,7 +101,7 @@ impl Inspector<'_> {
     ///
     /// A device that is not halted, no such wave, one whose queue is held.
     pub fn step(&self, wave: WaveId, count: u32) -> Result<(), InspectError> {
-        self.by_hand(wave, Stepped::Wave(count.min(MAX_STEP)))
+        self.by_hand(wave, Steps::Wave(count.min(MAX_STEP)))
     }
 
     /// Runs the workgroup of a wave of a halted device until all of its waves have ended or wait at a barrier.
@@ -114,24 +110,11 @@ impl Inspector<'_> {
     ///
     /// As [`Inspector::step`].
     pub fn step_to_barrier(&self, wave: WaveId) -> Result<(), InspectError> {
-        self.by_hand(wave, Stepped::ToBarrier)
+        self.by_hand(wave, Steps::ToBarrier)
     }
 
-    fn by_hand(&self, wave: WaveId, what: Stepped) -> Result<(), InspectError> {
-        let stops = self.gpu.shader.stops();
-        let stepped = self.gpu.runner.between_passes(|_| {
-            if !stops.is_halted() {
-                return Err(InspectError::NotHalted);
-            }
-            let stepped = self.gpu.shader.step(key(wave), what);
-            stepped.map_err(|error| match error {
-                StepError::NoWave => InspectError::Wave(wave),
-                StepError::Held => InspectError::Held(wave),
-            })
-        });
-        stepped.ok_or(InspectError::Stopped)??;
-        stops.moved(key(wave));
-        Ok(())
+    fn by_hand(&self, wave: WaveId, steps: Steps) -> Result<(), InspectError> {
+        self.device.step(key(wave), steps).map_err(|error| InspectError::of_wave(error, wave))
     }
 
     /// Adds a breakpoint; returns its number.
@@ -140,7 +123,7 @@ impl Inspector<'_> {
     ///
     /// Too many.
     pub fn add_break(&self, on: BreakOn) -> Result<u32, InspectError> {
-        self.gpu.shader.stops().add(on).ok_or(InspectError::TooManyBreaks)
+        self.device.stops().add(on).ok_or(InspectError::TooManyBreaks)
     }
 
     /// Adds a breakpoint for writes of a register.
@@ -149,7 +132,7 @@ impl Inspector<'_> {
     ///
     /// No register of that name, or too many breakpoints.
     pub fn break_on_register(&self, name: &str) -> Result<u32, InspectError> {
-        let found = self.gpu.registers.named(name);
+        let found = self.device.register(name);
         let (name, dword) = found.ok_or_else(|| InspectError::Register(name.to_owned()))?;
         self.add_break(BreakOn::Register(name, dword))
     }
@@ -161,13 +144,13 @@ impl Inspector<'_> {
             BreakOn::Line(place) => Some((number, place)),
             _ => None,
         };
-        self.gpu.shader.stops().breaks().into_iter().filter_map(line).collect()
+        self.device.stops().breaks().into_iter().filter_map(line).collect()
     }
 
     /// Replaces a breakpoint with others, the first of which takes its number; returns false if there is no
     /// such breakpoint, or no room.
     pub fn replace_break(&self, number: u32, with: Vec<BreakOn>) -> bool {
-        self.gpu.shader.stops().replace(number, with)
+        self.device.stops().replace(number, with)
     }
 
     /// Waits until a packet is about to dispatch while there are [lines without
@@ -178,7 +161,7 @@ impl Inspector<'_> {
     ///
     /// A device that is stopped.
     pub fn wait_for_look(&self, limit: Duration) -> Result<bool, InspectError> {
-        let wanted = self.gpu.shader.stops().wait_for_look(limit);
+        let wanted = self.device.stops().wait_for_look(limit);
         if wanted {
             self.settle()?;
         }
@@ -187,19 +170,16 @@ impl Inspector<'_> {
 
     /// Lets that packet go on, unless the device is halted for another reason by now.
     pub fn looked(&self) {
-        if self.gpu.shader.stops().looked() {
-            self.gpu.shader.look_again();
-            self.gpu.runner.look_again();
-        }
+        self.device.looked();
     }
 
     /// Removes a breakpoint; returns true if there was one.
     pub fn remove_break(&self, number: u32) -> bool {
-        self.gpu.shader.stops().remove(Some(number))
+        self.device.stops().remove(Some(number))
     }
 
     /// Removes all breakpoints.
     pub fn clear_breaks(&self) {
-        self.gpu.shader.stops().remove(None);
+        self.device.stops().remove(None);
     }
 }

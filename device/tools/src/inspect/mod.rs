@@ -48,9 +48,9 @@ pub use waves::{
     CodeLine, DispatchView, NamedRegister, NoWaveId, WaveDetails, WaveId, WaveParts, WaveView, WavesView,
 };
 
-use crate::device::Gpu;
-use crate::firmware::SeenQueue;
-use crate::vm::AddressSpace;
+use belfry_device::Gpu;
+use belfry_device::look::{Look, LookError, SeenQueue};
+use belfry_device::vm::AddressSpace;
 
 /// Reasons why a question has no answer.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -96,7 +96,7 @@ pub enum InspectError {
 /// Answers questions about a device.
 #[derive(Debug)]
 pub struct Inspector<'a> {
-    gpu: &'a Gpu,
+    device: Look<'a>,
 }
 
 /// Looks at a device.
@@ -108,21 +108,32 @@ pub trait Inspect {
 
 impl Inspect for Gpu {
     fn inspect(&self) -> Inspector<'_> {
-        Inspector { gpu: self }
+        Inspector { device: Look::of(self) }
+    }
+}
+
+impl InspectError {
+    /// Returns the reason why a wave could not be changed.
+    fn of_wave(error: LookError, wave: WaveId) -> Self {
+        match error {
+            LookError::Stopped => Self::Stopped,
+            LookError::NotHalted => Self::NotHalted,
+            LookError::NoWave => Self::Wave(wave),
+            LookError::Held => Self::Held(wave),
+        }
     }
 }
 
 impl Inspector<'_> {
     fn seen_queues(&self) -> Result<Vec<SeenQueue>, InspectError> {
-        let queues = self.gpu.runner.between_passes(|firmware| firmware.queues());
-        queues.ok_or(InspectError::Stopped)
+        self.device.queues().map_err(|_| InspectError::Stopped)
     }
 
     /// The address space of a process; for PASID 0, the kernel's.
     fn space(&self, pasid: u16) -> Result<Arc<AddressSpace>, InspectError> {
         let none = InspectError::Process(pasid);
         if pasid == 0 {
-            return self.gpu.contexts.space(0).ok_or(none);
+            return self.device.kernel_space().ok_or(none);
         }
         let mut queues = self.seen_queues()?.into_iter();
         queues.find_map(|queue| queue.space.filter(|_| !queue.kernel && queue.pasid == pasid)).ok_or(none)

@@ -47,7 +47,7 @@ impl Inspector<'_> {
     /// The device at a glance.
     #[must_use]
     pub fn overview(&self) -> Overview {
-        let (stats, config) = (self.gpu.stats(), self.gpu.config());
+        let (stats, config) = (self.device.gpu().stats(), self.device.gpu().config());
         let doorbells = [
             ("trapped", stats.doorbells_trapped),
             ("woken", stats.doorbells_woken),
@@ -58,7 +58,7 @@ impl Inspector<'_> {
             chip: config.chip.name.to_owned(),
             compute_units: config.cus,
             vram: config.vram_size,
-            time: u64::try_from(self.gpu.clock.now().as_nanos()).unwrap_or(u64::MAX),
+            time: u64::try_from(self.device.time().as_nanos()).unwrap_or(u64::MAX),
             queues: self.seen_queues().map_or(0, |queues| queues.len()),
             dispatches: stats.dispatches,
             workgroups: stats.workgroups,

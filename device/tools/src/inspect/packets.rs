@@ -9,13 +9,13 @@ use belfry_abi::aql::{
 use belfry_abi::mes::API_FRAME_SIZE_IN_DWORDS;
 use belfry_abi::pm4::Pm4Header;
 use belfry_abi::sdma;
+use belfry_device::cp::{KernelNames, aql_kind};
+use belfry_device::look::{SeenPackets, SeenRing};
+use belfry_device::vm::AddressSpace;
 use serde::Serialize;
 use zerocopy::{FromBytes, IntoBytes as _};
 
 use super::Hex;
-use crate::cp::{KernelNames, aql_kind};
-use crate::firmware::{SeenPackets, SeenRing};
-use crate::vm::AddressSpace;
 
 /// Most packets that are shown of a ring.
 const MOST: u64 = 32;

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use belfry_device::vm::AddressSpace;
 pub use belfry_isa::wave::RegisterName;
 
 use super::control::key;
 use super::memory::{BytesOf, places_of};
 use super::{Hex, InspectError, Inspector, WaveId, waves};
-use crate::vm::AddressSpace;
 
 impl Inspector<'_> {
     /// Sets a register of a wave of a halted device.
@@ -22,7 +22,7 @@ impl Inspector<'_> {
             return Err(InspectError::Value(format!("{register:?}"), Hex(value)));
         }
         if register == RegisterName::Pc {
-            self.gpu.shader.stops().moved(key(wave));
+            self.device.stops().moved(key(wave));
         }
         Ok(())
     }
@@ -50,7 +50,7 @@ impl Inspector<'_> {
             }
         })?;
         let (space, places) = places.ok_or(InspectError::Wave(wave))?;
-        if !self.gpu.shader.stops().is_halted() {
+        if !self.device.stops().is_halted() {
             return Err(InspectError::NotHalted);
         }
         Ok(write_each(&space, &places, bytes))
@@ -64,7 +64,7 @@ impl Inspector<'_> {
     /// A device that is not halted, or no such process.
     pub fn write_of_process(&self, pasid: u16, address: u64, bytes: &[u8]) -> Result<usize, InspectError> {
         let space = self.space(pasid)?;
-        if !self.gpu.shader.stops().is_halted() {
+        if !self.device.stops().is_halted() {
             return Err(InspectError::NotHalted);
         }
         let places: Vec<u64> = (0..bytes.len() as u64).map(|index| address.wrapping_add(index)).collect();
@@ -76,13 +76,7 @@ impl Inspector<'_> {
         wave: WaveId,
         change: &mut dyn FnMut(&mut belfry_isa::wave::Wave, &mut belfry_isa::exec::Lds),
     ) -> Result<(), InspectError> {
-        let altered = self.gpu.runner.between_passes(|_| {
-            if !self.gpu.shader.stops().is_halted() {
-                return Err(InspectError::NotHalted);
-            }
-            if self.gpu.shader.alter(key(wave), change) { Ok(()) } else { Err(InspectError::Wave(wave)) }
-        });
-        altered.ok_or(InspectError::Stopped)?
+        self.device.alter(key(wave), change).map_err(|error| InspectError::of_wave(error, wave))
     }
 }
 

@@ -74,8 +74,7 @@ impl Inspector<'_> {
     /// The rings, with their last entries.
     #[must_use]
     pub fn interrupts(&self) -> Vec<IhRingView> {
-        let space = self.gpu.contexts.space(0);
-        let rings = self.gpu.interrupts.seen(space.as_deref(), MOST).into_iter();
+        let rings = self.device.interrupts(MOST).into_iter();
         rings
             .map(|ring| IhRingView {
                 ring: ring.number,

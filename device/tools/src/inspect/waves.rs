@@ -4,15 +4,16 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use belfry_device::cp::kernel_at;
+use belfry_device::look::SeenWave;
+use belfry_device::shader::Waiting;
+use belfry_device::vm::AddressSpace;
 use belfry_isa::disasm::disassemble;
 use belfry_isa::inst::{Arch, WaveSize};
 use belfry_isa::wave::Wave;
 use serde::{Serialize, Serializer};
 
 use super::{Hex, InspectError, Inspector};
-use crate::cp::kernel_at;
-use crate::shader::{SeenWave, Waiting};
-use crate::vm::AddressSpace;
 
 /// Most waves of a list.
 const MOST: usize = 256;
@@ -240,26 +241,24 @@ impl Inspector<'_> {
     ) -> Result<Vec<DispatchView>, InspectError> {
         let mut dispatches: Vec<DispatchView> = Vec::new();
         let mut spaces = Vec::new();
-        let looked = self.gpu.runner.between_passes(|_| {
-            self.gpu.shader.look(
-                &mut |seen| {
-                    spaces.push(Arc::clone(seen.space));
-                    dispatches.push(DispatchView {
-                        dispatch: seen.number,
-                        packet: seen.packet,
-                        kernel: String::new(),
-                        entry: Hex(seen.launch.entry),
-                        grid: seen.launch.grid,
-                        workgroup: seen.launch.workgroup,
-                        workgroups: seen.workgroups,
-                        not_begun: seen.left,
-                        ended: seen.ended,
-                    });
-                },
-                waves,
-            );
-        });
-        looked.ok_or(InspectError::Stopped)?;
+        let looked = self.device.waves(
+            &mut |seen| {
+                spaces.push(Arc::clone(seen.space));
+                dispatches.push(DispatchView {
+                    dispatch: seen.number,
+                    packet: seen.packet,
+                    kernel: String::new(),
+                    entry: Hex(seen.launch.entry),
+                    grid: seen.launch.grid,
+                    workgroup: seen.launch.workgroup,
+                    workgroups: seen.workgroups,
+                    not_begun: seen.left,
+                    ended: seen.ended,
+                });
+            },
+            waves,
+        );
+        looked.map_err(|_| InspectError::Stopped)?;
         // Names are found here, after the device has gone on.
         for (dispatch, space) in dispatches.iter_mut().zip(&spaces) {
             dispatch.kernel = kernel_at(space, dispatch.entry.0).unwrap_or_default();
@@ -270,7 +269,9 @@ impl Inspector<'_> {
     fn view(&self, seen: &SeenWave<'_>) -> WaveView {
         let wave = seen.wave;
         let bytes = read(seen.dispatch.space, wave.pc(), 20);
-        let line = disassemble(self.gpu.config().chip.generation.arch, size(wave), &bytes, wave.pc()).next();
+        let line =
+            disassemble(self.device.gpu().config().chip.generation.arch, size(wave), &bytes, wave.pc())
+                .next();
         let waits = match seen.waiting {
             Waiting::Nothing if wave.is_privileged() => "runs its trap handler".to_owned(),
             waiting => waiting.to_string(),
@@ -325,7 +326,7 @@ impl Inspector<'_> {
 
     fn details(&self, seen: &SeenWave<'_>, parts: WaveParts) -> WaveDetails {
         let wave = seen.wave;
-        let arch = self.gpu.config().chip.generation.arch;
+        let arch = self.device.gpu().config().chip.generation.arch;
         let lanes = |read: &dyn Fn(u32) -> u32| -> Vec<Hex> {
             let wanted = (0..wave.lanes()).filter(|lane| parts.lane.is_none_or(|wanted| wanted == *lane));
             wanted.map(|lane| Hex(read(lane).into())).collect()

@@ -1,13 +1,10 @@
 //! Queues: their places, their rings, and the registers of their hardware queues.
 
-use belfry_abi::regs::gc;
+use belfry_device::look::{SeenPackets, SeenQueue};
 use serde::Serialize;
 
 use super::packets::PacketView;
 use super::{Hex, InspectError, Inspector, NamedRegister, packets};
-use crate::firmware::{SeenPackets, SeenQueue};
-use crate::queue::Hqd;
-use crate::regs::pairs;
 
 /// A queue.
 #[derive(Clone, Debug, Serialize)]
@@ -81,8 +78,8 @@ impl QueueView {
     }
 }
 
-fn registers(hqd: &Hqd) -> Vec<NamedRegister> {
-    let values = pairs(gc::ALL, |at| hqd.read(at)).filter(|(_, value)| *value != 0);
+fn registers(queue: &SeenQueue) -> Vec<NamedRegister> {
+    let values = queue.registers().into_iter();
     values.map(|(name, value)| NamedRegister::new(name, value.into())).collect()
 }
 
@@ -115,7 +112,7 @@ impl Inspector<'_> {
             ring: queue.ring.map(|ring| Hex(ring.base)),
             ring_bytes: queue.ring.map(|ring| ring.bytes),
             write_pointer: queue.ring.map(|ring| Hex(ring.write_pointer)),
-            registers: queue.hqd.as_ref().map(registers).unwrap_or_default(),
+            registers: registers(queue),
             next,
         })
     }

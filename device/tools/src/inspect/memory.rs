@@ -8,13 +8,13 @@ use belfry_abi::signal::{
     AMD_SIGNAL_KIND_DOORBELL, AMD_SIGNAL_KIND_INVALID, AMD_SIGNAL_KIND_LEGACY_DOORBELL, AMD_SIGNAL_KIND_USER,
     AmdSignal,
 };
+use belfry_device::cp::KernelNames;
+use belfry_device::vm::{AddressSpace, Fault};
 use belfry_isa::wave::Wave;
 use serde::Serialize;
 use zerocopy::FromBytes as _;
 
 use super::{Hex, InspectError, Inspector, PacketView, WaveId, packets, waves};
-use crate::cp::KernelNames;
-use crate::vm::AddressSpace;
 
 /// The most bytes of one answer.
 pub const MAX_BYTES: u64 = 64 << 10;
@@ -212,8 +212,7 @@ impl Inspector<'_> {
         }
         let space = self.space(pasid)?;
         let mut bytes = vec![0; len as usize];
-        let failed =
-            |fault: crate::vm::Fault| InspectError::Memory(Hex(fault.va), format!("{:?}", fault.kind));
+        let failed = |fault: Fault| InspectError::Memory(Hex(fault.va), format!("{:?}", fault.kind));
         space.read_bytes(address, &mut bytes).map_err(failed)?;
         let mut names = KernelNames::default();
         let size = if what == MemoryAs::Words { 16 } else { 64 };

@@ -1,10 +1,10 @@
 //! Page tables, level by level, and backwards from a physical page.
 
+use belfry_device::chip::Entry;
+use belfry_device::memory::{Aperture, Physical};
 use serde::Serialize;
 
 use super::{Hex, InspectError, Inspector};
-use crate::chip::Entry;
-use crate::memory::{Aperture, Physical};
 
 /// A walk of the page tables.
 #[derive(Clone, Debug, Serialize)]
@@ -109,7 +109,7 @@ impl Inspector<'_> {
     ///
     /// A device that is stopped.
     pub fn backwards(&self, page: Physical) -> Result<Backwards, InspectError> {
-        let mut spaces: Vec<_> = self.gpu.contexts.space(0).map(|space| (0, space)).into_iter().collect();
+        let mut spaces: Vec<_> = self.device.kernel_space().map(|space| (0, space)).into_iter().collect();
         for queue in self.seen_queues()? {
             if let Some(space) = queue.space.filter(|_| !queue.kernel)
                 && !spaces.iter().any(|(pasid, _)| *pasid == queue.pasid)
