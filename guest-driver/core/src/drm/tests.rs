@@ -10,7 +10,6 @@ use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
 
 use belfry_abi::gpuvm::{PDE_PTE, PTE_EXECUTABLE, PTE_READABLE, PTE_WRITEABLE};
 use belfry_abi::kfd::drm::{
@@ -364,10 +363,14 @@ fn work_does_not_begin_while_memory_of_its_program_is_being_pinned_anew() {
     thread::scope(|scope| {
         scope.spawn(|| notice.invalidated(&Change { start: 0, end: 1 << 47, unmapped: false, held: false }));
         pages.wait_for_waiter();
-        // As a submission does that names the object. The pin that is there says that it is current; time goes by quickly here, so
-        // that it may give up waiting.
-        scope.spawn(|| is_ready.store(range.populate().is_ok(), Ordering::Release));
-        thread::sleep(Duration::from_millis(50));
+        // As a submission does that names the object. The pin that is there says that it is current. The thread has looked when it
+        // sleeps; time goes by quickly here, so that it may give up waiting.
+        let sleeps = &bench.os().sleeps;
+        let before = sleeps.load(Ordering::Acquire);
+        let looking = scope.spawn(|| is_ready.store(range.populate().is_ok(), Ordering::Release));
+        while sleeps.load(Ordering::Acquire) == before && !looking.is_finished() {
+            thread::yield_now();
+        }
         let early = is_ready.load(Ordering::Acquire);
         pages.open();
         assert!(!early, "page tables lead to pages that are not the program's any more");

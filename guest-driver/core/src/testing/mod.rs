@@ -25,7 +25,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 use core::ptr::NonNull;
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use belfry_abi::doorbell::DoorbellOffset;
@@ -101,6 +101,8 @@ pub(crate) struct FakeOs {
     pub(crate) smi: Mutex<Vec<Arc<dyn SmiClient>>>,
     /// Times that their readers were woken.
     pub(crate) woken: Arc<AtomicU32>,
+    /// Times that threads have slept for a while.
+    pub(crate) sleeps: AtomicU32,
 }
 
 impl FakeOs {
@@ -122,6 +124,7 @@ impl FakeOs {
             descriptors: Mutex::default(),
             smi: Mutex::default(),
             woken: Arc::default(),
+            sleeps: AtomicU32::new(0),
         }
     }
 
@@ -396,7 +399,9 @@ impl Os for FakeOs {
         *ticks
     }
 
-    fn sleep_us(&self, _: u64) {}
+    fn sleep_us(&self, _: u64) {
+        self.sleeps.fetch_add(1, Ordering::AcqRel);
+    }
 
     fn lock_new(&self, _rank: LockRank) -> Result<FakeLock> {
         Ok(FakeLock::default())
