@@ -100,7 +100,7 @@ pub(crate) enum KernelAt {
 impl fmt::Display for NameOf<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self.kernel {
-            KernelAt::Descriptor(address) => KernelNames::default().get(self.space, address).to_owned(),
+            KernelAt::Descriptor(address) => kernel_of(self.space, address),
             KernelAt::Entry(address) => kernel_at(self.space, address).unwrap_or_default(),
         };
         f.write_str(if name.is_empty() { "?" } else { &name })
@@ -290,6 +290,11 @@ pub fn kernels_beside(
         from = index + 1;
     }
     Some((base, kernels))
+}
+
+/// Returns the name of the kernel with a descriptor at this address; empty if there is none.
+pub(crate) fn kernel_of(space: &AddressSpace, descriptor: u64) -> String {
+    KernelNames::default().get(space, descriptor).to_owned()
 }
 
 /// Returns the name of the kernel whose first instruction is at an address, from the code object that is loaded around

@@ -3,7 +3,7 @@
 use belfry_abi::aql::{AmdFormat, KernelDispatchPacket, PacketHeader, PacketType};
 
 use super::AqlQueue;
-use crate::cp::kernel_name::{KernelNames, name_for_probes};
+use crate::cp::kernel_name::{KernelNames, kernel_of, name_for_probes};
 use crate::moments::{self, Met, Moment, Stream, Verdict};
 use crate::shader::Launch;
 use crate::trace::JobScope;
@@ -46,7 +46,7 @@ impl AqlQueue {
     fn meet_packet(&mut self, header: PacketHeader, packet: &[u32; 16]) -> Result<JobScope, Verdict> {
         let object = super::parse::<KernelDispatchPacket>(packet).map_or(0, |packet| packet.kernel_object);
         let space = self.state.space();
-        let kernel = || KernelNames::default().get(space, object).to_owned();
+        let kernel = || kernel_of(space, object);
         let dispatches = header.packet_type() == PacketType::KERNEL_DISPATCH;
         let next = moments::Packet {
             stream: Stream::Aql,
@@ -63,7 +63,7 @@ impl AqlQueue {
 
     /// Tells the tools of a dispatch before it is handed to the compute units. Returns true if its first wave hangs.
     pub(super) fn wave_hangs(&self, kernel_object: u64) -> bool {
-        let kernel = || KernelNames::default().get(self.state.space(), kernel_object).to_owned();
+        let kernel = || kernel_of(self.state.space(), kernel_object);
         self.state.at(Moment::Dispatch { kernel: &kernel }) == Verdict::Hang
     }
 
