@@ -10,9 +10,7 @@
 
 mod access;
 mod banks;
-mod blocks;
 mod count;
-mod estimate;
 mod figures;
 mod occupancy;
 
@@ -29,9 +27,7 @@ use crate::lock::{Mutex, MutexGuard, rank};
 
 pub use access::{GlobalAccess, LINE, Pattern, Patterns};
 pub use banks::{BANKS, LdsAccess};
-pub use blocks::Block;
 pub(crate) use count::{Counting, WaveCounts};
-pub use estimate::{Bound, Estimate, LATENCY, estimate};
 pub(crate) use figures::trace_figures;
 pub use occupancy::{Limit, Occupancy, Resources};
 

@@ -1,8 +1,7 @@
 //! The profile as one JSON object. Addresses are texts in hexadecimal, since many readers of JSON round large numbers.
 
-use belfry_device::profile::{
-    BANKS, Block, KernelProfile, LATENCY, LINE, MAX_KERNELS, MAX_SITES, Patterns, Site, estimate,
-};
+use belfry_device::profile::{BANKS, KernelProfile, LINE, MAX_KERNELS, MAX_SITES, Patterns, Site};
+use belfry_tools::profile::{Block, LATENCY, blocks, estimate};
 use serde_json::{Map, Value, json};
 
 use super::{Gpu, Process, name, offset, place, share};
@@ -67,7 +66,7 @@ fn of_kernel(kernel: &KernelProfile, gpu: Gpu, symbols: &Symbols) -> Value {
         "resources": kernel.resources,
         "occupancy": occupancy,
         "estimate_on_card": {"ns": estimated.ns, "bound": estimated.bound, "parts": parts},
-        "blocks": kernel.blocks().iter().map(|block| of_block(kernel, block, symbols)).collect::<Vec<_>>(),
+        "blocks": blocks(kernel).iter().map(|block| of_block(kernel, block, symbols)).collect::<Vec<_>>(),
         "memory": kernel.sites.iter().filter_map(|site| of_global(kernel, site, symbols)).collect::<Vec<_>>(),
         "lds": kernel.sites.iter().filter_map(|site| of_lds(kernel, site, symbols)).collect::<Vec<_>>(),
     })

@@ -10,7 +10,8 @@ mod text;
 
 use belfry_device::Matrices;
 use belfry_device::chip::{Model, Shape};
-use belfry_device::profile::{Block, KernelProfile, ProfileReport};
+use belfry_device::profile::{KernelProfile, ProfileReport};
+use belfry_tools::profile::Block;
 
 use crate::symbols::Symbols;
 use crate::trace::demangled;

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
-use belfry_device::profile::{KernelProfile, LINE, Pattern, Patterns, Resources, estimate};
+use belfry_device::profile::{KernelProfile, LINE, Pattern, Patterns, Resources};
 use belfry_isa::exec::Class;
 use belfry_isa::inst::WaveSize;
+use belfry_tools::profile::{self as readings, estimate};
 
 use super::{Gpu, Process, name, offset, place, share};
 use crate::symbols::Symbols;
@@ -122,7 +123,7 @@ fn of_resources(text: &mut String, resources: &Resources) {
 }
 
 fn blocks(text: &mut String, kernel: &KernelProfile, symbols: &Symbols) {
-    let all = kernel.blocks();
+    let all = readings::blocks(kernel);
     for block in all.iter().take(MAX_BLOCKS) {
         let Some(first) = block.sites.first() else { continue };
         let _ = writeln!(

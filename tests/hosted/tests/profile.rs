@@ -119,8 +119,7 @@ fn a_kernel_is_counted_exactly_on_each_chip() {
             kernel.lanes.iter().copied().enumerate().filter(|(_, count)| *count > 0).collect();
         assert_eq!(of_lanes, [(lanes as usize, 4 * 9)], "{chip}");
 
-        let blocks: Vec<(u64, usize, u64, u64)> = kernel
-            .blocks()
+        let blocks: Vec<(u64, usize, u64, u64)> = belfry_tools::profile::blocks(&kernel)
             .iter()
             .map(|block| {
                 let first = block.sites[0].pc - kernel.entry;

@@ -15,13 +15,11 @@
 //!
 //! Not in it: starting waves, caches, instruction fetch, dual issue other than VOPD (which counts as one), clocks below the highest.
 
+use belfry_device::chip::{Model, Shape};
+use belfry_device::profile::{KernelProfile, LINE};
 use belfry_isa::exec::Class;
 use belfry_isa::inst::WaveSize;
 use serde::Serialize;
-
-use super::KernelProfile;
-use super::access::LINE;
-use crate::chip::{Model, Shape};
 
 /// Cycles that a wave waits for a load of global memory: an assumption of the model.
 pub const LATENCY: u64 = 500;
@@ -88,11 +86,11 @@ pub fn estimate(kernel: &KernelProfile, model: &Model, shape: Shape) -> Estimate
 
 #[cfg(test)]
 mod tests {
+    use belfry_device::chip::{gfx942, gfx1100};
+    use belfry_device::profile::{GlobalAccess, LdsAccess, Occupancy, Resources, Site};
     use belfry_isa::exec::Class;
 
     use super::*;
-    use crate::chip::{gfx942, gfx1100};
-    use crate::profile::{GlobalAccess, LdsAccess, Occupancy, Resources, Site};
 
     fn kernel(wave_size: WaveSize) -> KernelProfile {
         let resources = Resources {

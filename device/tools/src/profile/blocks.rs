@@ -1,6 +1,6 @@
 //! Basic blocks of a profiled kernel, from the instructions that were executed.
 
-use super::{KernelProfile, Site};
+use belfry_device::profile::{KernelProfile, Site};
 
 /// Instructions that are executed one after the other: no wave jumped to any but the first, and only the last
 /// may jump.
@@ -14,29 +14,27 @@ pub struct Block<'a> {
     pub instructions: u64,
 }
 
-impl KernelProfile {
-    /// The basic blocks of the executed code, those with most instructions first.
-    #[must_use]
-    pub fn blocks(&self) -> Vec<Block<'_>> {
-        let mut blocks = Vec::new();
-        let mut rest = self.sites.as_slice();
-        while !rest.is_empty() {
-            let begins = |pair: &[Site]| {
-                let [before, site] = pair else { return false };
-                site.entered || before.ends_block || before.pc.wrapping_add(before.size.into()) != site.pc
-            };
-            let end = rest.windows(2).position(begins).map_or(rest.len(), |at| at + 1);
-            let (sites, behind) = rest.split_at(end);
-            rest = behind;
-            blocks.push(Block {
-                sites,
-                executions: sites.first().map_or(0, |site| site.executions),
-                instructions: sites.iter().map(|site| site.executions).sum(),
-            });
-        }
-        blocks.sort_by_key(|block| std::cmp::Reverse(block.instructions));
-        blocks
+/// Returns the basic blocks of a kernel's executed code, those with most instructions first.
+#[must_use]
+pub fn blocks(kernel: &KernelProfile) -> Vec<Block<'_>> {
+    let mut blocks = Vec::new();
+    let mut rest = kernel.sites.as_slice();
+    while !rest.is_empty() {
+        let begins = |pair: &[Site]| {
+            let [before, site] = pair else { return false };
+            site.entered || before.ends_block || before.pc.wrapping_add(before.size.into()) != site.pc
+        };
+        let end = rest.windows(2).position(begins).map_or(rest.len(), |at| at + 1);
+        let (sites, behind) = rest.split_at(end);
+        rest = behind;
+        blocks.push(Block {
+            sites,
+            executions: sites.first().map_or(0, |site| site.executions),
+            instructions: sites.iter().map(|site| site.executions).sum(),
+        });
     }
+    blocks.sort_by_key(|block| std::cmp::Reverse(block.instructions));
+    blocks
 }
 
 #[cfg(test)]
@@ -64,12 +62,11 @@ mod tests {
             site(32, 1, false, false),
         ];
         let kernel = KernelProfile { sites, ..KernelProfile::default() };
-        let blocks: Vec<_> = kernel
-            .blocks()
+        let found: Vec<_> = blocks(&kernel)
             .iter()
             .map(|block| (block.sites[0].pc, block.sites.len(), block.executions, block.instructions))
             .collect();
-        assert_eq!(blocks, [(8, 2, 20, 40), (0, 2, 2, 4), (16, 1, 2, 2), (32, 1, 1, 1)]);
-        assert_eq!(KernelProfile::default().blocks(), []);
+        assert_eq!(found, [(8, 2, 20, 40), (0, 2, 2, 4), (16, 1, 2, 2), (32, 1, 1, 1)]);
+        assert_eq!(blocks(&KernelProfile::default()), []);
     }
 }
