@@ -1,4 +1,4 @@
-//! LLVM 19 and 23: the machine's own, or Debian's, fetched into the cache on first use.
+//! LLVM 19, 22 and 23: the machine's own, or Debian's, fetched into the cache on first use.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! Debian 13's tools in the cache, for machines that have none: mke2fs for disks, passt for networks, LLVM 19 for tests and
+//! Debian 13's tools in the cache, for machines that have none: mke2fs for disks, passt for networks, LLVM for tests and
 //! `cargo xtask`, tmux and GDB for tests, firmware for machines that boot by UEFI; and single packages for `cargo xtask`.
 //!
 //! The programs run under the loader and the libraries they came with, as the machine's C library may be older.
@@ -43,6 +43,18 @@ const LLVM: Llvm = Llvm {
     packages: &["clang-19", "lld-19", "llvm-19"],
     programs: &[("clang-19", "clang"), ("ld.lld-19", "lld"), ("ld.lld", "lld"), ("llvm-mc-19", "llvm-mc")],
 };
+/// One between these, with the programs that read its description of instructions.
+const SECOND_LLVM: Llvm = Llvm {
+    number: 22,
+    artifact: "llvm-22",
+    debian: TRIXIE.codename,
+    packages: &["llvm-22"],
+    programs: &[
+        ("llvm-mc-22", "llvm-mc"),
+        ("llvm-objcopy-22", "llvm-objcopy"),
+        ("llvm-tblgen-22", "llvm-tblgen"),
+    ],
+};
 /// The release that encodes in a newer way.
 const NEWER_LLVM: Llvm = Llvm {
     number: 23,
@@ -59,6 +71,15 @@ const NEWER_LLVM: Llvm = Llvm {
 /// Packages that cannot be had, with what to do.
 pub fn llvm(cache: &Cache, freshness: Freshness, progress: &Progress) -> Result<PathBuf, FetchError> {
     obtain_llvm(&LLVM, cache, freshness, progress)
+}
+
+/// Fetches LLVM 22, some 120 MB, or finds it in the cache: the directory of `llvm-mc-22`, `llvm-objcopy-22` and `llvm-tblgen-22`.
+///
+/// # Errors
+///
+/// Packages that cannot be had, with what to do.
+pub fn second_llvm(cache: &Cache, freshness: Freshness, progress: &Progress) -> Result<PathBuf, FetchError> {
+    obtain_llvm(&SECOND_LLVM, cache, freshness, progress)
 }
 
 /// Fetches LLVM 23, some 120 MB of Debian sid, or finds it in the cache: the directory of `llvm-mc-23`.
@@ -321,12 +342,16 @@ mod tests {
             "{clang:?}"
         );
         assert_eq!(run("clang-19", "-cc1").len(), 6, "a start by itself is left alone");
-        let newer = tempfile::tempdir().unwrap();
-        finish(&NEWER_LLVM, newer.path()).unwrap();
-        let text = fs::read_to_string(newer.path().join("programs/llvm-mc-23")).unwrap();
-        assert!(
-            text.contains("/usr/lib/llvm-23/lib\"") && text.contains("/usr/lib/llvm-23/bin/llvm-mc\""),
-            "{text}"
-        );
+        for llvm in [&SECOND_LLVM, &NEWER_LLVM] {
+            let newer = tempfile::tempdir().unwrap();
+            finish(llvm, newer.path()).unwrap();
+            let number = llvm.number;
+            let text = fs::read_to_string(newer.path().join(format!("programs/llvm-mc-{number}"))).unwrap();
+            let at = format!("/usr/lib/llvm-{number}");
+            assert!(
+                text.contains(&format!("{at}/lib\"")) && text.contains(&format!("{at}/bin/llvm-mc\"")),
+                "{text}"
+            );
+        }
     }
 }

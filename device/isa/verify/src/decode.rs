@@ -32,7 +32,7 @@ pub struct Report {
     pub encode: Tally,
     /// `llvm-mc` assembling our text to the same bytes, per encoding.
     pub assemble: Tally,
-    /// `llvm-mc` of the newer release assembling our text to bytes of the same instruction, per encoding.
+    /// `llvm-mc` of newer releases assembling our text to bytes of the same instruction, per release and encoding.
     pub newer: Tally,
     /// Instructions that could not be compared with `x` bit for bit, by reason; the reason says what was compared.
     pub exceptions: BTreeMap<String, usize>,
@@ -168,7 +168,9 @@ fn compare(wave: WaveSize, samples: &[Sample], report: &mut Report) -> Result<()
         again.extend(compare_one(wave, sample, &theirs, report, &mut decoded));
     }
     assemble(wave, &decoded, report)?;
-    newer::assemble(wave, &decoded, report)?;
+    for release in Release::NEWER {
+        newer::assemble(release, wave, &decoded, report)?;
+    }
     if again.is_empty() { Ok(()) } else { compare(wave, &again, report) }
 }
 

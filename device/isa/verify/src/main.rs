@@ -121,7 +121,7 @@ fn check_decode(cli: &Cli, arch: Arch) -> Result<usize> {
     println!(" text and length equal to llvm-mc's\n{}", report.text);
     println!(" encode(decode(x)) == x\n{}", report.encode);
     println!(" llvm-mc assembles the text to x\n{}", report.assemble);
-    println!(" llvm-mc 23 assembles the text to the same instruction\n{}", report.newer);
+    println!(" llvm-mc 22 and 23 assemble the text to the same instruction\n{}", report.newer);
     println!(" where the bytes could not be compared, by reason");
     for (reason, count) in &report.exceptions {
         println!("  {count:>9}  {reason}");

@@ -34,18 +34,23 @@ pub struct Listed {
 pub enum Release {
     /// LLVM 19, whose tables are the decoder's.
     OfTables,
+    /// LLVM 22.
+    Second,
     /// LLVM 23, which fills fields that an operation does not have.
     Newer,
 }
 
 impl Release {
-    /// Both.
-    pub const ALL: [Release; 2] = [Release::OfTables, Release::Newer];
+    /// All of them.
+    pub const ALL: [Release; 3] = [Release::OfTables, Release::Second, Release::Newer];
+    /// Those that assemble texts of the first.
+    pub const NEWER: [Release; 2] = [Release::Second, Release::Newer];
 
     /// Its number.
-    const fn number(self) -> u32 {
+    pub const fn number(self) -> u32 {
         match self {
             Release::OfTables => 19,
+            Release::Second => 22,
             Release::Newer => 23,
         }
     }
@@ -54,11 +59,12 @@ impl Release {
     const fn variable(self) -> &'static str {
         match self {
             Release::OfTables => "LLVM_MC",
+            Release::Second => "LLVM_MC_22",
             Release::Newer => "LLVM_MC_23",
         }
     }
 
-    /// The program's name: `$LLVM_MC` or `llvm-mc-19`, `$LLVM_MC_23` or `llvm-mc-23`.
+    /// The program's name: `$LLVM_MC` or `llvm-mc-19`, `$LLVM_MC_22` or `llvm-mc-22` and so on.
     fn program(self) -> String {
         std::env::var(self.variable()).unwrap_or_else(|_| format!("llvm-mc-{}", self.number()))
     }
@@ -92,7 +98,7 @@ fn run(release: Release, arch: Arch, wave: WaveSize, mode: &str, input: String) 
     // Operands of 16 bits have the names of whole registers, as LLVM 19 has it.
     let attributes = match release {
         Release::OfTables => size.to_owned(),
-        Release::Newer => format!("{size},-real-true16"),
+        Release::Second | Release::Newer => format!("{size},-real-true16"),
     };
     let mut child = Command::new(&program)
         .args([mode, "-triple=amdgcn-amd-amdhsa", "-show-encoding"])

@@ -1,6 +1,6 @@
-//! Oracle a, against LLVM 23: it must assemble our texts to the instructions that they were made from.
+//! Oracle a, against LLVM 22 and 23: they must assemble our texts to the instructions that they were made from.
 //!
-//! From GFX10 on it puts the inline constant 0 into source fields that an operation does not have, where LLVM 19 has zeros.
+//! From GFX10 on LLVM 23 puts the inline constant 0 into source fields that an operation does not have, where LLVM 19 has zeros.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -22,46 +22,51 @@ const FORMATS: [Format; 4] = [Format::Vop3, Format::Vop3Sd, Format::Vop3P, Forma
 /// Operands that are drawn for a form until one of its instructions is assembled.
 const TRIES: usize = 120;
 
-/// Lets LLVM 23 assemble texts, and decodes the bytes that it gives.
+/// Lets a newer LLVM assemble texts, and decodes the bytes that it gives.
 pub(super) fn assemble(
+    release: Release,
     wave: WaveSize,
     decoded: &[(Inst, Vec<u8>, String)],
     report: &mut Report,
 ) -> Result<()> {
+    let number = release.number();
     let plain: Vec<_> = decoded.iter().filter(|(_, _, text)| !text.contains("/*")).collect();
     let texts: Vec<String> = plain.iter().map(|(_, _, text)| text.clone()).collect();
-    let assembled = llvm_mc::assemble(Release::Newer, (report.arch, wave), &texts)?;
+    let assembled = llvm_mc::assemble(release, (report.arch, wave), &texts)?;
     for ((inst, _, text), bytes) in plain.into_iter().zip(assembled) {
         let format = name(inst.format);
         match bytes {
             Ok(bytes) => {
                 if let Some(reason) = lost(report.arch, wave, inst, &bytes) {
-                    report.exception(reason);
+                    report.exception(&format!("{reason}: llvm-mc {number} does not encode it"));
                     continue;
                 }
                 let same = is_same(report.arch, wave, inst, &bytes, text);
-                report.newer.count(&format, (!same).then(|| format!("`{text}`: {}", hex(&bytes))));
+                report.newer.count(
+                    &format!("{number} {format}"),
+                    (!same).then(|| format!("`{text}`: {}", hex(&bytes))),
+                );
             }
-            Err(error) => report.exception(&format!("{format}: llvm-mc 23 does not assemble: {error}")),
+            Err(error) => report.exception(&format!("{format}: llvm-mc {number} does not assemble: {error}")),
         }
     }
     Ok(())
 }
 
-/// Returns the reason if `bytes` differ from `inst` only in a part that LLVM 23 is known to leave out when it
-/// assembles the text that it has read.
+/// Returns the part that LLVM 22 and 23 are known to leave out when they assemble the text that they have read, if `bytes`
+/// differ from `inst` only in that.
 fn lost(arch: Arch, wave: WaveSize, inst: &Inst, bytes: &[u8]) -> Option<&'static str> {
     let again = decode_for(arch, wave, bytes).ok().filter(|again| again != inst)?;
     let old = Facts::of(arch).is_gfx9;
     let mut less = *inst;
     if old && inst.op.mnemonic().ends_with("_f64") && inst.mem.dlc {
         less.mem.dlc = false;
-        return (less == again).then_some("sc1 of atomics with doubles: llvm-mc 23 does not encode it");
+        return (less == again).then_some("sc1 of atomics with doubles");
     }
     if inst.op == Op::V_LDEXP_F16 && inst.dpp.is_some() {
         // The other modifier says nothing of an integer.
         (less.mods.neg, less.mods.abs) = (less.mods.neg & !2, less.mods.abs & !2);
-        return (less == again).then_some("sext() of v_ldexp_f16_dpp: llvm-mc 23 does not encode it");
+        return (less == again).then_some("sext() of v_ldexp_f16_dpp");
     }
     None
 }
