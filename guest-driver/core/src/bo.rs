@@ -7,8 +7,9 @@ mod show;
 use alloc::sync::Arc;
 
 use crate::asic::PageRights;
+use crate::hw::Hw;
 use crate::object::{SystemMemory, UserMemory};
-use crate::os::{AllocFlags, BoPage, Os, PAGE_SIZE, SystemPages, UserPin};
+use crate::os::{AllocFlags, Os, SystemPages, UserPin};
 use crate::process_device::{NodeBits, ProcessNode};
 use crate::space::SpaceState;
 use crate::vram::VramMemory;
@@ -61,19 +62,14 @@ impl<O: Os> Bo<O> {
         self.mapped_on != 0
     }
 
-    /// Returns whether other devices of the machine than its own reach it: all but VRAM that was imported
-    /// (`kfd_mem_attach`, where each device is an accessible peer of all others).
-    pub(crate) fn is_reached_by_all(&self) -> bool {
+    /// Returns whether a device reaches it, which it was made for or not (`kfd_mem_attach`, where a device reaches the VRAM, doorbells and
+    /// flush page of others over the bus, or in a hive their VRAM).
+    pub(crate) fn is_reached_by(&self, device: &Hw<O>, made_for: bool) -> bool {
         match &self.kind {
-            BoKind::Imported(memory) => {
-                let pages = self.size / PAGE_SIZE;
-                (0..pages).all(|page| !matches!(memory.backing.page(page), Some(BoPage::Vram(_)) | None))
-            }
-            BoKind::System(_)
-            | BoKind::User(_)
-            | BoKind::Vram(_)
-            | BoKind::Doorbell(_)
-            | BoKind::MmioRemap(_) => true,
+            BoKind::System(_) | BoKind::User(_) => true,
+            BoKind::Vram(memory) => device.reaches_vram_of(memory.hw()),
+            BoKind::Imported(memory) => memory.vram().is_none_or(|vram| device.reaches_vram_of(vram.hw())),
+            BoKind::Doorbell(_) | BoKind::MmioRemap(_) => made_for || device.os().has_peers(),
         }
     }
 

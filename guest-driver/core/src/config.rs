@@ -21,6 +21,28 @@ pub struct Block {
     pub bases: Vec<u32>,
 }
 
+/// Place of a GPU in a hive, whose VRAM is one range of addresses (`struct amdgpu_xgmi`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hive {
+    /// Its number: which segment of the range is its own.
+    pub node: u32,
+    /// GPUs of the hive.
+    pub nodes: u32,
+    /// Bytes of a segment.
+    pub segment: u64,
+}
+
+/// Name of the hive of GPUs without a PSP that names one (`amdgpu_xgmi_add_device`).
+pub const HIVE_ID: u64 = 16;
+
+impl Hive {
+    /// Returns the address of the first byte of its VRAM in the range (`vram_base_offset`).
+    #[must_use]
+    pub fn base(&self) -> u64 {
+        self.segment * u64::from(self.node)
+    }
+}
+
 /// The device as found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
@@ -30,6 +52,8 @@ pub struct Config {
     pub vram_size: u64,
     /// First address of VRAM in VMID 0.
     pub fb_start: u64,
+    /// Place of the VRAM among that of other GPUs, which are a hive with this one.
+    pub hive: Option<Hive>,
     /// Graphics cores (XCCs), which work as one.
     pub xccs: u32,
     /// Shader engines of a graphics core.

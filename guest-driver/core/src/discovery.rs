@@ -5,10 +5,11 @@ mod table;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use belfry_abi::regs::gfx9::gc::{GCMC_VM_XGMI_LFB_CNTL, GCMC_VM_XGMI_LFB_SIZE};
 use belfry_abi::regs::{Ip, Register, gc};
 
 use crate::asic::{self, Asic};
-use crate::config::{Block, Config};
+use crate::config::{Block, Config, Hive};
 use crate::errno::{Errno, Result};
 use crate::hw::{Hw, Instance, log};
 use crate::os::{Function as _, LogLevel, Os};
@@ -123,8 +124,12 @@ pub(crate) fn discover<O: Os>((os, function): (Arc<O>, O::Function)) -> Result<(
         return Err(Errno::ENODEV);
     };
     let registers = register_map(&*os, asic, &blocks)?;
-    let hw = Hw::new((os, function), registers, asic);
-    config.fb_start = u64::from(hw.read::<gc::GCMC_VM_FB_LOCATION_BASE>().fb_base()) << 24;
+    let mut hw = Hw::new((os, function), registers, asic);
+    config.hive = hive(&hw, config.vram_size)?;
+    hw.set_hive(config.hive);
+    // The frame buffer begins with the VRAM of the first GPU of the hive.
+    let fb_base = hw.read::<gc::GCMC_VM_FB_LOCATION_BASE>().fb_base();
+    config.fb_start = (u64::from(fb_base) << 24) + hw.vram_base();
     config.gb_addr_config = hw.read::<gc::GB_ADDR_CONFIG>().bits();
     config.blocks = blocks;
     config.xccs = hw.xccs().count() as u32;
@@ -134,6 +139,37 @@ pub(crate) fn discover<O: Os>((os, function): (Arc<O>, O::Function)) -> Result<(
         return Err(Errno::ENODEV);
     }
     Ok((hw, config))
+}
+
+/// Reads the place in a hive from its registers; none for a GPU that is alone, and for one without XGMI.
+fn hive<O: Os>(hw: &Hw<O>, vram_size: u64) -> Result<Option<Hive>> {
+    if !hw.asic().has_xgmi {
+        return Ok(None);
+    }
+    let (cntl, size) = (hw.read::<GCMC_VM_XGMI_LFB_CNTL>(), hw.read::<GCMC_VM_XGMI_LFB_SIZE>());
+    place(cntl, size, vram_size).inspect_err(|_| {
+        let (cntl, size) = (cntl.bits(), size.bits());
+        log!(hw, Error, "MC_VM_XGMI_LFB_CNTL {cntl:#x}, MC_VM_XGMI_LFB_SIZE {size:#x}: no place in a hive");
+    })
+}
+
+/// Returns the place in a hive that the registers name (`gfxhub_v1_2_get_xgmi_info`).
+///
+/// # Errors
+///
+/// `EINVAL` for a place that there is not, as on Linux, and for segments with less room than VRAM needs.
+fn place(cntl: GCMC_VM_XGMI_LFB_CNTL, size: GCMC_VM_XGMI_LFB_SIZE, vram_size: u64) -> Result<Option<Hive>> {
+    /// Most GPUs of a hive.
+    const MOST: u32 = 8;
+    let (node, nodes) = (cntl.pf_lfb_region(), cntl.pf_max_region() + 1);
+    let segment = u64::from(size.pf_lfb_size()) << 24;
+    if nodes == 1 {
+        return Ok(None);
+    }
+    if nodes > MOST || node >= nodes || segment < vram_size {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Some(Hive { node, nodes, segment }))
 }
 
 /// Reads the table at the top of VRAM: the blocks, and the graphics core's shape into `config`.

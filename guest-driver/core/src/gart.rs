@@ -49,7 +49,7 @@ impl<O: Os> Gart<O> {
                 self.write_entries(index * 512, chunk);
             }
         }
-        let base = self.table.offset() | self.hw.asic().pte.root();
+        let base = (self.hw.vram_base() + self.table.offset()) | self.hw.asic().pte.root();
         let first = GART_START / PAGE_SIZE;
         let last = first + GART_PAGES as u64 - 1;
         for xcc in self.hw.xccs() {

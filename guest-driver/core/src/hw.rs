@@ -7,6 +7,7 @@ use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::regs::{Ip, Register, smuio};
 
 use crate::asic::Asic;
+use crate::config::Hive;
 use crate::errno::{Errno, Result};
 use crate::os::{Clock, Function as _, Os};
 use crate::registers::RegisterMap;
@@ -22,6 +23,8 @@ pub(crate) struct Hw<O: Os> {
     function: O::Function,
     registers: RegisterMap,
     asic: &'static Asic,
+    /// Place in a hive.
+    hive: Option<Hive>,
     alive: AtomicBool,
     /// The processor has written to VRAM since the host data path was flushed.
     unflushed: AtomicBool,
@@ -45,12 +48,33 @@ impl<O: Os> Hw<O> {
         asic: &'static Asic,
     ) -> Self {
         let [alive, unflushed, asleep] = [true, false, false].map(AtomicBool::new);
-        Self { os, function, registers, asic, alive, unflushed, asleep }
+        Self { os, function, registers, asic, hive: None, alive, unflushed, asleep }
     }
 
     /// Returns the places of the device's registers.
     pub(crate) fn registers(&self) -> &RegisterMap {
         &self.registers
+    }
+
+    /// Sets the place in a hive, before there is a page table.
+    pub(crate) fn set_hive(&mut self, hive: Option<Hive>) {
+        self.hive = hive;
+    }
+
+    /// Returns whether the device is one of a hive.
+    pub(crate) fn is_in_hive(&self) -> bool {
+        self.hive.is_some()
+    }
+
+    /// Returns whether this device reaches the VRAM of another one, or its own (`kfd_mem_attach`).
+    pub(crate) fn reaches_vram_of(&self, owner: &Self) -> bool {
+        let in_hive = self.is_in_hive() && owner.is_in_hive();
+        core::ptr::eq(self, owner) || in_hive || self.os().has_peers()
+    }
+
+    /// Returns the address of the first byte of VRAM, as entries of page tables name it: not 0 in a hive (`vram_base_offset`).
+    pub(crate) fn vram_base(&self) -> u64 {
+        self.hive.map_or(0, |hive| hive.base())
     }
 
     /// Returns the kind of the device.

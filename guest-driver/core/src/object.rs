@@ -191,6 +191,14 @@ impl<O: Os> Object<O> {
         }
     }
 
+    /// The VRAM that it is, if it is that.
+    pub(crate) fn vram(&self) -> Option<&VramMemory<O>> {
+        match &self.memory {
+            Memory::Vram(memory) => Some(memory),
+            _ => None,
+        }
+    }
+
     /// The memory of a program that it is, if it is that.
     pub(crate) fn user(&self) -> Option<&UserRange<O>> {
         match &self.memory {

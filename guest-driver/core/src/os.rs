@@ -282,6 +282,11 @@ pub trait Os: Send + Sync + Sized + 'static {
     /// As of [`Os::move_to_vram`].
     fn move_to_system(&self, key: ProcessKey, va: u64, count: usize) -> Result<usize>;
 
+    /// Returns whether devices reach the memory of other devices over the bus (`CONFIG_HSA_AMD_P2P`, `pci_p2pdma_distance`).
+    fn has_peers(&self) -> bool {
+        true
+    }
+
     /// Copies from the calling process.
     ///
     /// # Errors

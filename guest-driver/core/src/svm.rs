@@ -360,7 +360,7 @@ fn map_pages<O: Os>(
         }
         match page {
             UserPage::System(bus) => vm.map_small(at, bus, end - at, system)?,
-            UserPage::Vram(offset) if own => vm.map_small(at, offset, end - at, vram)?,
+            UserPage::Vram(offset) if own => vm.map_small(at, vm.own_place(offset), end - at, vram)?,
             UserPage::Vram(_) => vm.unmap(at, end - at),
         }
         at = end;

@@ -22,6 +22,7 @@ use belfry_abi::kfd::topology::{
 };
 
 use crate::asic::Cache;
+use crate::config::HIVE_ID;
 use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::ip_tree;
@@ -311,7 +312,11 @@ fn gpu_properties<O: Os>(machine: &Machine<O>, (entry, number): (Entry<'_, O>, u
     lines.line("vendor_id", info.vendor_id).line("device_id", info.device_id);
     lines.line("location_id", nodes.location_id(node, &info)).line("domain", info.domain);
     // Partitions are a hive, which has its name from the function (`kgd2kfd_device_init`).
-    let hive = if nodes.count() > 1 { info.location_id } else { 0 };
+    let hive = match () {
+        () if device.hw.is_in_hive() => HIVE_ID,
+        () if nodes.count() > 1 => info.location_id.into(),
+        () => 0,
+    };
     lines.line("drm_render_minor", info.minor_of(node.number)).line("hive_id", hive);
     lines
         .line("num_sdma_engines", node.sdma.pcie_engines())
@@ -357,14 +362,14 @@ fn properties_of<O: Os>(
         }
         ("io_links" | "p2p_links", _) => {
             let all = if list == "io_links" { io_links(machine, place) } else { p2p_links(machine, place) };
-            let Link { to, kind } = *all.get(item).ok_or(Errno::ENOENT)?;
-            let (min_bandwidth, max_bandwidth) = kind.bandwidth();
-            lines.line("type", kind.number()).line("version_major", 0).line("version_minor", 0);
-            lines.line("node_from", place.1).line("node_to", to).line("weight", kind.weight());
+            let Link { to, kind, weight, bandwidth, engines, flags } = *all.get(item).ok_or(Errno::ENOENT)?;
+            let (min_bandwidth, max_bandwidth) = bandwidth;
+            lines.line("type", kind).line("version_major", 0).line("version_minor", 0);
+            lines.line("node_from", place.1).line("node_to", to).line("weight", weight);
             lines.line("min_latency", 0).line("max_latency", 0);
             lines.line("min_bandwidth", min_bandwidth).line("max_bandwidth", max_bandwidth);
-            lines.line("recommended_transfer_size", 0).line("recommended_sdma_engine_id_mask", 0);
-            lines.line("flags", kind.flags());
+            lines.line("recommended_transfer_size", 0).line("recommended_sdma_engine_id_mask", engines);
+            lines.line("flags", flags);
         }
         ("caches", Place::Gpu(Entry { device, node, .. })) => {
             let caches = caches(device, node);

@@ -57,7 +57,7 @@ impl<O: Os> TrapHandler<O> {
         device.hw.vram_write(memory.offset(), code);
         let rights =
             PageRights { readable: true, writable: false, executable: true, system: false, uncached: false };
-        vm.map(TBA, memory.offset(), SIZE, vm.page_bits(rights))?;
+        vm.map(TBA, device.hw.vram_base() + memory.offset(), SIZE, vm.page_bits(rights))?;
         Ok(Self { memory })
     }
 

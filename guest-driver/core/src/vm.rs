@@ -62,7 +62,8 @@ impl<O: Os> Table<O> {
 
     /// Returns the entry of a directory, or the root, that leads to it.
     fn entry(&self) -> u64 {
-        self.memory.offset() | self.memory.hw().asic().pte.tables[self.level as usize % LEVELS]
+        (self.memory.hw().vram_base() + self.memory.offset())
+            | self.memory.hw().asic().pte.tables[self.level as usize % LEVELS]
     }
 
     fn write(&self, first: usize, entries: &[u64]) {
@@ -233,12 +234,18 @@ impl<O: Os> Vm<O> {
 
     /// Returns where this device's page tables have VRAM of a device: the address, and whether it is that of system memory.
     ///
-    /// Another device's VRAM is at the address of its BAR on the bus (`amdgpu_vram_mgr_alloc_sgt`).
+    /// That of a device of the same hive is in its segment (`amdgpu_vm_bo_update`), of any other one at the address of its BAR on the bus (`amdgpu_vram_mgr_alloc_sgt`).
     pub(crate) fn place_of(&self, owner: &Hw<O>, offset: u64) -> (u64, bool) {
-        if core::ptr::eq(self.root.memory.hw(), owner) {
-            return (offset, false);
+        let own = self.root.memory.hw();
+        if core::ptr::eq(own, owner) || own.is_in_hive() && owner.is_in_hive() {
+            return (owner.vram_base() + offset, false);
         }
         (owner.function().own_bus_address(OwnPlace::Vram(offset)), true)
+    }
+
+    /// Returns the address of this device's own VRAM at a byte offset.
+    pub(crate) fn own_place(&self, offset: u64) -> u64 {
+        self.root.memory.hw().vram_base() + offset
     }
 
     /// Maps `len` bytes at `va` to consecutive physical pages from `pa`; huge entries and fragments are used where both allow it.

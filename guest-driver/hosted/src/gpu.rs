@@ -16,7 +16,7 @@ use belfry_kfd_core::{Errno, Kfd, KfdDevice};
 
 use crate::arena::Arena;
 use crate::bars::{Bars, HostedFunction};
-use crate::config::{HostedConfig, Place, Reach};
+use crate::config::{HostedConfig, Links, Place, Reach};
 use crate::dmabuf::Exports;
 use crate::error::Error;
 use crate::exploring::Exploring;
@@ -181,6 +181,7 @@ impl HostedGpu {
             gems: self.gems.clone(),
             exports: self.exports.clone(),
             memory: self.host.memory.clone(),
+            peers: self.host.peers,
             time: self.time.clone(),
             pid: self.pid,
             works: self.works.clone(),
@@ -409,7 +410,7 @@ impl HostedGpu {
 /// Makes the GPUs of a machine, and binds the driver to them one after the other.
 pub(crate) fn assemble(configs: Vec<HostedConfig>) -> Result<Vec<Arc<HostedGpu>>, Error> {
     let first = configs.first().ok_or(Error::NoGpu)?;
-    let (reach, observer) = (first.reach, first.pins.clone());
+    let (reach, observer, peers) = (first.reach, first.pins.clone(), first.links != Links::None);
     let alone = |config: &HostedConfig| config.gpu.explorer.is_some() || config.gpu.record.is_some();
     if configs.len() > 1 && configs.iter().any(alone) {
         return Err(Error::OneGpuOnly);
@@ -422,6 +423,7 @@ pub(crate) fn assemble(configs: Vec<HostedConfig>) -> Result<Vec<Arc<HostedGpu>>
     let host = Arc::new(Host {
         drivers: Mutex::default(),
         pins: Pins::new(reach, driver, observer).map_err(Error::Probe)?,
+        peers,
         memory: parts.iter().flat_map(Parts::maps).collect(),
         next_process: AtomicU64::new(1),
     });
@@ -433,8 +435,10 @@ pub(crate) fn assemble(configs: Vec<HostedConfig>) -> Result<Vec<Arc<HostedGpu>>
         // There is no other place that sets it.
         let _ = gpu.peers.set(gpus.iter().map(Arc::downgrade).collect());
     }
-    let devices: Vec<_> = gpus.iter().map(|gpu| &*gpu.gpu).collect();
-    Gpu::connect(&devices).map_err(|_| Error::TooManyGpus(gpus.len()))?;
+    if peers {
+        let devices: Vec<_> = gpus.iter().map(|gpu| &*gpu.gpu).collect();
+        Gpu::connect(&devices).map_err(|_| Error::TooManyGpus(gpus.len()))?;
+    }
     gpus.iter().try_for_each(|gpu| gpu.load())?;
     Ok(gpus)
 }

@@ -37,7 +37,7 @@ pub(crate) struct Parts {
 
 impl Parts {
     pub(crate) fn new(config: HostedConfig) -> Result<Self, Error> {
-        let HostedConfig { mut gpu, system_memory, place, reach, pins: _, pid } = config;
+        let HostedConfig { mut gpu, system_memory, place, links: _, reach, pins: _, pid } = config;
         if gpu.explorer.is_some() {
             gpu.time = TimeSource::manual();
         }
@@ -90,6 +90,8 @@ impl Drivers {
 pub(crate) struct Host {
     pub(crate) drivers: Mutex<Drivers, rank::HostedKfd>,
     pub(crate) pins: Arc<Pins>,
+    /// The GPUs reach each other over the bus.
+    pub(crate) peers: bool,
     /// Addresses of maps that are no memory of programs.
     pub(crate) memory: Arc<[u64]>,
     pub(crate) next_process: AtomicU64,

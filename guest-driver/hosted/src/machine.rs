@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use belfry_device::GpuConfig;
 
-use crate::config::{HostedConfig, Place};
+use crate::config::{HostedConfig, Links, Place};
 use crate::error::Error;
 use crate::gpu::{self, HostedGpu};
 use crate::process::HostedProcess;
@@ -19,7 +19,7 @@ pub struct HostedMachine {
 
 impl HostedMachine {
     /// Makes the GPUs and binds the driver to them. How much of the process's memory they reach, and the observer of pins, are those of the
-    /// first one. Their places are chosen here: each has a bus of its own from 1 on, and render nodes that follow those of the one before.
+    /// first one, and so are links. Their places are chosen here: each has a bus of its own from 1 on, and render nodes that follow those of the one before.
     ///
     /// # Errors
     ///
@@ -42,9 +42,12 @@ impl HostedMachine {
     ///
     /// As [`HostedMachine::new`].
     pub fn placed(configs: Vec<HostedConfig>) -> Result<Self, Error> {
-        let numbered = configs.into_iter().enumerate().map(|(number, config)| HostedConfig {
-            gpu: GpuConfig { number: u8::try_from(number).unwrap_or(u8::MAX), ..config.gpu },
-            ..config
+        let is_hive = configs.first().is_some_and(|first| first.links == Links::Xgmi);
+        let hive = is_hive.then(|| GpuConfig::hive_of(configs.iter().map(|config| &config.gpu))).flatten();
+        let numbered = configs.into_iter().enumerate().map(|(number, config)| {
+            let hive = hive.as_ref().and_then(|places| places.get(number).copied());
+            let number = u8::try_from(number).unwrap_or(u8::MAX);
+            HostedConfig { gpu: GpuConfig { number, hive, ..config.gpu }, ..config }
         });
         Ok(Self { gpus: gpu::assemble(numbered.collect())? })
     }

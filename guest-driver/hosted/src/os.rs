@@ -53,6 +53,8 @@ pub struct HostedOs {
     pub(crate) exports: Arc<Exports>,
     /// Addresses of maps that are no memory of programs, of all GPUs of the machine.
     pub(crate) memory: Arc<[u64]>,
+    /// The GPUs of the machine reach each other over the bus.
+    pub(crate) peers: bool,
     pub(crate) time: DriverTime,
     pub(crate) pid: u32,
     pub(crate) works: Arc<Pool>,
@@ -178,6 +180,10 @@ impl Os for HostedOs {
 
     fn move_to_system(&self, _key: ProcessKey, _va: u64, _count: usize) -> Result<usize> {
         Err(Errno::EOPNOTSUPP)
+    }
+
+    fn has_peers(&self) -> bool {
+        self.peers
     }
 
     fn copy_from_user(&self, dst: &mut [u8], src: u64) -> Result<()> {

@@ -11,7 +11,7 @@ use belfry_device::{GpuConfig, Matrices, Tier};
 use belfry_kfd_core::card::Card;
 use serde::{Deserialize, Serialize};
 
-use crate::{HostedConfig, Place, Reach};
+use crate::{HostedConfig, Links, Place, Reach};
 
 /// Environment variable that names the directory of prepared files.
 pub const TREE_VARIABLE: &str = "BELFRY_EXEC";
@@ -152,6 +152,8 @@ impl PreparedGpu {
 pub struct Prepared {
     /// GPUs, in the order in which the driver binds to them: one to [`MAX_GPUS`].
     pub gpus: Vec<PreparedGpu>,
+    /// Links between them.
+    pub links: Links,
     /// Threads of each GPU that execute waves.
     pub workers: usize,
     /// Seed of a deterministic schedule.
@@ -186,6 +188,8 @@ struct CardFields {
     sdma_version: u32,
     partitioned_xccs: u32,
     partitions: u32,
+    hive_node: u32,
+    hive_nodes: u32,
 }
 
 /// A chip as its name.
@@ -259,6 +263,7 @@ impl Prepared {
                     location_id: gpu.location_id,
                     render_minor: gpu.render_minor,
                 },
+                links: self.links,
                 reach: Reach::Process,
                 pins: None,
                 pid: std::process::id(),
@@ -288,6 +293,7 @@ mod tests {
         let second = PreparedGpu { location_id: 0x200, render_minor: 129, ..gpu.clone() };
         let prepared = Prepared {
             gpus: vec![gpu, second],
+            links: Links::Pcie,
             workers: 1,
             deterministic: None,
             tier: Tier::Auto,

@@ -2,12 +2,13 @@
 
 #![expect(unsafe_code, reason = "a client of a driver passes pointers")]
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::common::{Buffer, Client, PAGE, RW, gpu, gpus, reserve};
-use crate::copies;
+use crate::common::{Buffer, Client, PAGE, RW, config, gpu, gpus, reserve};
 use crate::packets::{halves, packet, set, write};
+use crate::{copies, several};
 use belfry_abi::kernel_descriptor::KernelDescriptor;
 use belfry_abi::kfd::event::KFD_IOC_WAIT_RESULT_COMPLETE;
 use belfry_abi::kfd::ioctl as nr;
@@ -17,8 +18,9 @@ use belfry_abi::kfd::queue::{
 };
 use belfry_abi::pm4::{ComputeRegister, Opcode};
 use belfry_abi::sdma::Op;
-use belfry_device::GuestError;
-use belfry_kfd_hosted::{Errno, Node};
+use belfry_device::chip::MODELS;
+use belfry_device::{GpuConfig, GuestError};
+use belfry_kfd_hosted::{Errno, HostedGpu, Node, Reach};
 use object::{Object, ObjectSegment, ObjectSymbol};
 use zerocopy::FromBytes;
 
@@ -212,6 +214,54 @@ fn own(client: &Client, size: u64, kind: AllocFlags) -> u64 {
     args.va_addr
 }
 
+/// Has the GPU of `ringer` and `engine` ring the doorbell of `rung` in each of its ways: `poke` is a program that stores to the doorbell.
+fn ring(
+    [rung, ringer, engine]: [&mut Queue<'_>; 3],
+    data: &Buffer,
+    (bell, flushes): (u64, u64),
+    poke: &[u32],
+    gpus: &[&Arc<HostedGpu>],
+) {
+    let initiator = initiator(ringer.client);
+    for round in 1..=24 {
+        // The device has nothing to do for longer than it looks out.
+        if round % 8 == 1 {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        rung.put(&[write(data.va, round)]);
+        let [low, high] = halves(rung.written);
+        match round % 3 {
+            // The packet processor, which flushes as well.
+            0 => {
+                let body = [&[5 << 8 | 1 << 20][..], &halves(bell), &[low, high]].concat();
+                ringer.submit(&[packet(Opcode::WRITE_DATA, &body), write(flushes, 1)]);
+            }
+            // A copy engine.
+            1 => {
+                let write = |at: u64, words: &[u32]| {
+                    let count = words.len() as u32 - 1;
+                    copies::packet(Op::WRITE, &[&halves(at)[..], &[count], words].concat())
+                };
+                engine.submit_bytes(&[write(bell, &[low, high]), write(flushes, &[1])]);
+            }
+            // A wave, by the lower half: queues of processes have their write pointer in memory.
+            _ => ringer.submit(&[poke.to_vec(), packet(Opcode::DISPATCH_DIRECT, &[1, 1, 1, initiator])]),
+        }
+        eventually(&format!("the queue is rung in round {round}"), || {
+            for gpu in gpus {
+                let stats = gpu.device().stats();
+                assert_eq!(stats.errors, Default::default(), "round {round}: {:?}", stats.reasons);
+            }
+            data.word(0).load(Ordering::Acquire) == round
+        });
+    }
+}
+
+/// The initiator of a dispatch of one wave.
+fn initiator(client: &Client) -> u32 {
+    if client.property("gfx_target_version") == GFX942 { 0x21 } else { 0x8021 }
+}
+
 #[test]
 fn stores_of_the_gpu_to_a_doorbell_ring_it_every_time_and_those_to_the_page_of_flushes_are_taken() {
     for gpu in gpus() {
@@ -223,47 +273,48 @@ fn stores_of_the_gpu_to_a_doorbell_ring_it_every_time_and_those_to_the_page_of_f
         let bell = doorbells + (rung.args.doorbell_offset & 0x1fff);
         let mut engine = Queue::of(&client, copies::args(&client, KFD_IOC_QUEUE_TYPE_SDMA));
         let poke = program(&client, "poke.kd", args.va);
-        let initiator = if client.property("gfx_target_version") == GFX942 { 0x21 } else { 0x8021 };
         args.quad(0).store(bell, Ordering::Relaxed);
-        for round in 1..=24 {
-            // The device has nothing to do for longer than it looks out.
-            if round % 8 == 1 {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            rung.put(&[write(data.va, round)]);
-            let [low, high] = halves(rung.written);
-            match round % 3 {
-                // The packet processor, which flushes as well.
-                0 => {
-                    let body = [&[5 << 8 | 1 << 20][..], &halves(bell), &[low, high]].concat();
-                    ringer.submit(&[packet(Opcode::WRITE_DATA, &body), write(flushes, 1)]);
-                }
-                // A copy engine.
-                1 => {
-                    let write = |at: u64, words: &[u32]| {
-                        let count = words.len() as u32 - 1;
-                        copies::packet(Op::WRITE, &[&halves(at)[..], &[count], words].concat())
-                    };
-                    engine.submit_bytes(&[write(bell, &[low, high]), write(flushes, &[1])]);
-                }
-                // A wave, by the lower half: queues of processes have their write pointer in memory.
-                _ => ringer.submit(&[poke.clone(), packet(Opcode::DISPATCH_DIRECT, &[1, 1, 1, initiator])]),
-            }
-            eventually(&format!("the queue is rung in round {round}"), || {
-                let stats = gpu.device().stats();
-                assert_eq!(stats.errors, Default::default(), "round {round}: {:?}", stats.reasons);
-                data.word(0).load(Ordering::Acquire) == round
-            });
-        }
+        let all = [&mut rung, &mut ringer, &mut engine];
+        ring(all, &data, (bell, flushes), &poke, &[&gpu]);
         args.quad(0).store(flushes, Ordering::Relaxed);
         ringer.submit(&[
             poke,
-            packet(Opcode::DISPATCH_DIRECT, &[1, 1, 1, initiator]),
+            packet(Opcode::DISPATCH_DIRECT, &[1, 1, 1, initiator(&client)]),
             packet(Opcode::EVENT_WRITE, &[7 | 4 << 8]),
         ]);
         ringer.submit(&[write(data.va + 8, 1)]);
         eventually("the wave has flushed", || data.word(8).load(Ordering::Acquire) == 1);
         assert_eq!(gpu.device().stats().errors, Default::default());
+        for queue in [&rung, &ringer, &engine] {
+            client.destroy_queue(queue.args.queue_id).unwrap();
+        }
+    }
+}
+
+#[test]
+fn stores_of_a_gpu_to_a_doorbell_of_one_that_sleeps_ring_it_every_time() {
+    for chip in MODELS {
+        let one = GpuConfig { chip, ..config() };
+        let machine = several::machine([one.clone(), one], Reach::Pinned);
+        let (mut client, ids) = several::client(&machine);
+        client.gpu_id = ids[1];
+        let (data, far) = (data(&client), client.queue_args().unwrap());
+        let pages = [(8192, AllocFlags::DOORBELL), (PAGE, AllocFlags::MMIO_REMAP)].map(|(size, kind)| {
+            let flags = kind | AllocFlags::WRITABLE | AllocFlags::COHERENT;
+            let page = client.alloc_at(reserve(size), size, flags).unwrap();
+            assert_eq!(several::map(&client, page.handle, &ids[..1]), (Ok(0), 1));
+            page.va_addr
+        });
+        client.gpu_id = ids[0];
+        let args = self::data(&client);
+        let poke = program(&client, "poke.kd", args.va);
+        let far = CreateQueueArgs { queue_type: KFD_IOC_QUEUE_TYPE_COMPUTE, ..far };
+        let (mut rung, mut ringer) = (Queue::of(&client, far), Queue::new(&client));
+        let mut engine = Queue::of(&client, copies::args(&client, KFD_IOC_QUEUE_TYPE_SDMA));
+        let bell = pages[0] + (rung.args.doorbell_offset & 0x1fff);
+        args.quad(0).store(bell, Ordering::Relaxed);
+        let all = [&mut rung, &mut ringer, &mut engine];
+        ring(all, &data, (bell, pages[1]), &poke, &machine.gpus().iter().collect::<Vec<_>>());
         for queue in [&rung, &ringer, &engine] {
             client.destroy_queue(queue.args.queue_id).unwrap();
         }

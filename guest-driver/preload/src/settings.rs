@@ -237,6 +237,7 @@ impl Settings {
         };
         let prepared = Prepared {
             gpus: vec![gpu],
+            links: belfry_kfd_hosted::Links::default(),
             workers: 1,
             deterministic: None,
             tier: belfry_device::Tier::Auto,

@@ -169,9 +169,11 @@ impl Machine {
         let mut functions: BTreeMap<u8, Arc<dyn Function>> = BTreeMap::new();
         let (mut gpus, mut watchers, mut part) = (Vec::new(), Vec::new(), None);
         let configs = std::mem::take(&mut config.gpus);
+        let hive = GpuConfig::hive_of(&configs);
         for (at, gpu) in configs.iter().enumerate() {
             let number = device_numbers::of_gpu(at, configs.len());
-            let gpu = GpuConfig { number: at as u8, ..gpu.clone() };
+            let hive = hive.as_ref().and_then(|places| places.get(at).copied());
+            let gpu = GpuConfig { number: at as u8, hive, ..gpu.clone() };
             let slot = slot + at as u32 * Device::SLOTS;
             let device = Device::new((gpu, number), (mode, snapshot), (&vm, slot), &memory, &routes)?;
             functions.insert(number, Arc::new(device.function));

@@ -1,5 +1,6 @@
 //! The settings of a program's devices and of their files.
 
+use belfry_kfd_hosted::Links;
 use belfry_kfd_hosted::prepared::{MAX_GPUS, Prepared, PreparedGpu};
 
 use super::{ExecError, ExecOptions, tree};
@@ -36,6 +37,7 @@ impl ExecOptions {
             code_folder: self.code_folder.clone(),
             system_memory: tree::machine_memory(),
             domain: 0,
+            links: Links::Pcie,
             paths: Vec::new(),
         };
         prepared.paths = tree::paths(&prepared);

@@ -150,9 +150,12 @@ pub fn serve_gpus<'a>(
     gpus: impl IntoIterator<Item = (&'a Path, GpuConfig)>,
     doorbell: DoorbellMode,
 ) -> Result<Vec<Server<GpuFunction>>, SetupError> {
+    let gpus: Vec<_> = gpus.into_iter().collect();
+    let hive = GpuConfig::hive_of(gpus.iter().map(|(_, config)| config));
     let numbered = gpus.into_iter().enumerate().map(|(number, (path, config))| {
+        let hive = hive.as_ref().and_then(|places| places.get(number).copied());
         let number = u8::try_from(number).unwrap_or(u8::MAX);
-        serve_gpu(path, GpuConfig { number, ..config }, doorbell)
+        serve_gpu(path, GpuConfig { number, hive, ..config }, doorbell)
     });
     let servers = numbered.collect::<Result<Vec<_>, _>>()?;
     Gpu::connect(&servers.iter().map(|server| &*server.function().gpu).collect::<Vec<_>>())?;

@@ -53,6 +53,8 @@ pub(crate) struct Asic {
     pub(crate) fuses: Fuses,
     /// Its graphics cores can be shared out (`CP_HYP_XCP_CTL`).
     pub(crate) partitions: bool,
+    /// Several of them can be a hive (`MC_VM_XGMI_LFB_CNTL`).
+    pub(crate) has_xgmi: bool,
     /// Contents of MQDs.
     pub(crate) mqd: MqdManager,
     /// Micro engine of the kernel's own queues: the kernel interface queue, on pipe 1, and the scheduler's ring, on pipe 0.

@@ -7,6 +7,7 @@ use crate::os::{Os, PAGE_SIZE, SystemPages, UserPin};
 use crate::process_device::ProcessDevices;
 use crate::space::map_backing;
 use crate::vm::Vm;
+use crate::vram::VramMemory;
 
 impl<O: Os> Bo<O> {
     /// Clears the page tables of all nodes that it is mapped for.
@@ -40,28 +41,32 @@ impl<O: Os> Bo<O> {
     pub(crate) fn map_into(&self, vm: &mut Vm<O>) -> Result<()> {
         let flags = vm.page_bits(self.rights());
         match &self.kind {
-            BoKind::Vram(memory) => {
-                let mut va = self.va;
-                for extent in memory.extents() {
-                    let (at, system) = vm.place_of(memory.hw(), extent.offset);
-                    let flags = vm.page_bits(PageRights { system, ..self.rights() });
-                    vm.map(va, at, extent.len, flags)?;
-                    va += extent.len;
-                }
-                Ok(())
-            }
+            BoKind::Vram(memory) => self.map_vram(vm, memory),
             BoKind::System(memory) => {
                 map_pages(vm, self.va, memory.pages().count(), |page| memory.pages().bus(page), flags)
             }
             BoKind::User(memory) => {
                 map_pages(vm, self.va, memory.pin.count(), |page| memory.pin.bus(page), flags)
             }
-            BoKind::Imported(memory) => {
-                map_backing(vm, self.va, memory.backing(), 0..self.size, self.rights())
-            }
+            BoKind::Imported(memory) => match memory.vram() {
+                Some(memory) => self.map_vram(vm, memory),
+                None => map_backing(vm, self.va, memory.backing(), 0..self.size, self.rights()),
+            },
             // Pages that follow each other on the bus (`kfd_mem_attach`).
             BoKind::Doorbell(bus) | BoKind::MmioRemap(bus) => vm.map(self.va, *bus, self.size, flags),
         }
+    }
+
+    /// Maps VRAM of any device of the machine.
+    fn map_vram(&self, vm: &mut Vm<O>, memory: &VramMemory<O>) -> Result<()> {
+        let mut va = self.va;
+        for extent in memory.extents() {
+            let (at, system) = vm.place_of(memory.hw(), extent.offset);
+            let flags = vm.page_bits(PageRights { system, ..self.rights() });
+            vm.map(va, at, extent.len, flags)?;
+            va += extent.len;
+        }
+        Ok(())
     }
 }
 

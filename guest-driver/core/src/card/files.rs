@@ -8,7 +8,8 @@ use core::fmt::Write as _;
 use belfry_abi::partition::ComputePartition;
 
 use super::Source::{Activity, Card as Fixed, Memory};
-use super::{Card, Figures, File, Show, Source, Store, metrics, model};
+use super::{Card, Cards, Figures, File, Show, Source, Store, metrics, model};
+use crate::config::HIVE_ID;
 use crate::errno::{Errno, Result};
 
 /// One line.
@@ -17,7 +18,7 @@ fn line(value: impl core::fmt::Display) -> Vec<u8> {
 }
 
 const fn file(path: &'static str, source: Source, show: Show) -> File {
-    File { path, source, show, store: None, of_instinct: false }
+    File { path, source, show, store: None, of: Cards::All }
 }
 
 const fn written(
@@ -26,17 +27,32 @@ const fn written(
     show: Show,
     store: fn(&Card, &str) -> Result<()>,
 ) -> File {
-    File { path, source, show, store: Some(Store::Setting(store)), of_instinct: false }
+    File { path, source, show, store: Some(Store::Setting(store)), of: Cards::All }
 }
 
 /// A file of chips whose graphics cores can be shared out.
 const fn of_partitions(path: &'static str, show: Show, store: Option<Store>) -> File {
-    File { path, source: Fixed, show, store, of_instinct: true }
+    File { path, source: Fixed, show, store, of: Cards::Instinct }
 }
 
 /// A file of cards whose memory has ECC.
 const fn of_ecc(path: &'static str, source: Source, show: Show) -> File {
-    File { path, source, show, store: None, of_instinct: true }
+    File { path, source, show, store: None, of: Cards::Instinct }
+}
+
+/// A file of cards that are a hive (`amdgpu_xgmi.c`).
+const fn of_hive(path: &'static str, show: Show) -> File {
+    File { path, source: Fixed, show, store: None, of: Cards::Hive }
+}
+
+/// One number for each card of the hive, in the order of their places: 0 for the card itself, and `far` for all others.
+fn in_hive(card: &Card, far: u8) -> Vec<u8> {
+    let mut text = String::new();
+    for node in 0..card.hive_nodes {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{:02x} ", if node == card.hive_node { 0 } else { far });
+    }
+    line(text)
 }
 
 /// Errors of the memory (`amdgpu_ras_sysfs_read`): those that were not corrected, those that were, and those that are left to who
@@ -164,6 +180,12 @@ pub static FILES: &[File] = &[
     // Blocks whose errors are counted, a bit for each: the memory (`AMDGPU_RAS_BLOCK__UMC`).
     of_ecc("ras/features", Fixed, |_, _| line("feature mask: 0x1")),
     of_ecc("ras/umc_err_count", Memory, memory_errors),
+    // The name of a card whose hive no PSP has named (`amdgpu_xgmi_add_device`).
+    of_hive("xgmi_device_id", |card, _| line(HIVE_ID + u64::from(card.hive_node))),
+    of_hive("xgmi_physical_id", |card, _| line(card.hive_node)),
+    // Each card is linked with each other one.
+    of_hive("xgmi_num_hops", |card, _| in_hive(card, 1)),
+    of_hive("xgmi_num_links", |card, _| in_hive(card, 1)),
     file("hwmon/name", Fixed, |_, _| line("amdgpu")),
     file("hwmon/temp1_label", Fixed, |_, _| line("edge")),
     file("hwmon/temp1_input", Activity, |_, figures| milli(model::EDGE.temperature(figures))),

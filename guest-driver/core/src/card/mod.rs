@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 
 use crate::errno::{Errno, Result};
 
+pub use crate::config::HIVE_ID;
 pub use files::FILES;
 pub use load::{Load, measure};
 
@@ -38,6 +39,10 @@ pub struct Card {
     pub partitioned_xccs: u32,
     /// Partitions that there are; of this alone, another driver's write tells.
     pub partitions: u32,
+    /// Place among the cards of a hive.
+    pub hive_node: u32,
+    /// Cards of the hive; 0 for a card that is in none.
+    pub hive_nodes: u32,
 }
 
 /// Figures that are measured.
@@ -119,7 +124,17 @@ pub struct File {
     pub source: Source,
     show: Show,
     store: Option<Store>,
-    of_instinct: bool,
+    of: Cards,
+}
+
+/// Cards that have a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cards {
+    All,
+    /// Instinct cards, which have partitions and memory with ECC.
+    Instinct,
+    /// Cards of a hive.
+    Hive,
 }
 
 impl File {
@@ -129,10 +144,14 @@ impl File {
         (self.show)(card, figures)
     }
 
-    /// Returns whether a card has it: some files are those of Instinct cards, which have partitions and memory with ECC.
+    /// Returns whether a card has it: some files are those of Instinct cards, or of cards of a hive.
     #[must_use]
     pub fn is_of(&self, card: &Card) -> bool {
-        !self.of_instinct || card.partitioned_xccs > 0
+        match self.of {
+            Cards::All => true,
+            Cards::Instinct => card.partitioned_xccs > 0,
+            Cards::Hive => card.hive_nodes > 0,
+        }
     }
 
     /// Returns whether its owner may write to it; all may read it.

@@ -22,7 +22,26 @@ const CARD: Card = Card {
     sdma_version: 20,
     partitioned_xccs: 8,
     partitions: 2,
+    hive_node: 1,
+    hive_nodes: 3,
 };
+
+#[test]
+fn card_of_a_hive_names_its_place_and_its_links_to_the_others() {
+    for (path, shown) in [
+        ("xgmi_device_id", "17\n"),
+        ("xgmi_physical_id", "1\n"),
+        ("xgmi_num_hops", "01 00 01 \n"),
+        ("xgmi_num_links", "01 00 01 \n"),
+    ] {
+        assert_eq!(text(path, 0), shown);
+        assert!(file(path).unwrap().is_of(&CARD));
+        assert!(
+            !file(path).unwrap().is_of(&Card { hive_node: 0, hive_nodes: 0, ..CARD }),
+            "{path} of a card alone"
+        );
+    }
+}
 
 fn text(path: &str, busy_percent: u8) -> String {
     let figures = Figures { busy_percent, ..Figures::default() };

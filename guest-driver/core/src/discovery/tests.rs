@@ -120,6 +120,25 @@ fn registers_are_looked_for_where_the_table_says() {
 }
 
 #[test]
+fn place_in_a_hive_is_what_the_registers_say_or_refused() {
+    const SIZE: u32 = 4;
+    let of = |region: u32, last: u32, size: u32| {
+        let (cntl, size) = (region | last << 4, GCMC_VM_XGMI_LFB_SIZE::from_bits(size));
+        place(GCMC_VM_XGMI_LFB_CNTL::from_bits(cntl), size, u64::from(SIZE) << 24)
+    };
+    assert_eq!((of(0, 0, 0), of(0, 0, SIZE)), (Ok(None), Ok(None)), "one that is alone");
+    for (region, last) in [(0, 1), (1, 1), (7, 7)] {
+        let hive = Hive { node: region, nodes: last + 1, segment: u64::from(SIZE) << 24 };
+        assert_eq!(of(region, last, SIZE), Ok(Some(hive)));
+        assert_eq!(hive.base(), u64::from(region * SIZE) << 24);
+    }
+    assert_eq!(of(1, 7, 0x1_ffff).map(|hive| hive.unwrap().segment), Ok(0x1_ffff << 24), "17 bits");
+    for (region, last, size) in [(0, 8, SIZE), (2, 1, SIZE), (15, 15, SIZE), (0, 1, SIZE - 1), (0, 1, 0)] {
+        assert_eq!(of(region, last, size), Err(Errno::EINVAL), "{region} of {last}, {size}");
+    }
+}
+
+#[test]
 fn table_without_a_place_for_a_register_is_refused() {
     for broken in 0..BASES.len() {
         let mut blocks = BASES.to_vec();

@@ -133,6 +133,8 @@ fn devices_of_the_same_identity_have_names_of_their_own_and_follow_each_other_in
         assert_eq!((property(&first, &link, "node_from"), property(&first, &link, "node_to")), (node, 0));
         let back = format!("nodes/0/io_links/{}/properties", node - 1);
         assert_eq!((property(&first, &back, "node_from"), property(&first, &back, "node_to")), (0, node));
+        // What processors write to VRAM is not coherent.
+        assert_eq!((property(&first, &link, "flags"), property(&first, &back, "flags")), (1, 3));
         assert_eq!(property(&first, &format!("nodes/{node}/properties"), "p2p_links_count"), 1);
         assert_eq!(first.kfd.sysfs_list(&format!("nodes/{node}/p2p_links")).unwrap(), ["0/"]);
         let far = format!("nodes/{node}/p2p_links/0/properties");
@@ -266,10 +268,22 @@ fn descriptor_of_memory_names_its_device() {
         };
         memory::import_dmabuf(&process, &mut args).map(|()| args.handle)
     };
-    assert_eq!(import(&first), Err(Errno::EINVAL), "another device's VRAM");
-    let imported = import(&second).unwrap();
-    assert_eq!(memory::map_memory(&process, first.node(&process), imported), Err(Errno::EINVAL));
-    memory::map_memory(&process, second.node(&process), imported).unwrap();
+    // It is imported for each of them, and mapped on both: on the other one by the address on the bus.
+    for bench in [&first, &second] {
+        let imported = import(bench).unwrap();
+        assert_eq!(imported >> 32, u64::from(bench.device.gpu_id()));
+        for bench in [&first, &second] {
+            memory::map_memory(&process, bench.node(&process), imported).unwrap();
+        }
+        let at = |bench, va| entry(bench, &process, va).map(|(at, bits)| (at, bits & PTE_SYSTEM));
+        let (own, there) = (at(&second, VA + PAGE_SIZE), at(&first, VA + PAGE_SIZE));
+        assert_eq!(own, at(&second, VA));
+        assert_eq!(there, own.map(|(at, _)| (OWN_VRAM + at, PTE_SYSTEM)));
+        for bench in [&first, &second] {
+            memory::unmap_memory(&process, bench.node(&process), imported).unwrap();
+        }
+        memory::free_memory(&process, imported).unwrap();
+    }
 }
 
 #[test]

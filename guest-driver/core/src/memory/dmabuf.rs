@@ -42,7 +42,7 @@ pub(crate) fn export_dmabuf<O: Os>(process: &Process<O>, args: &mut ExportDmabuf
 ///
 /// # Errors
 ///
-/// `EINVAL` for memory of another GPU of the machine and for a descriptor of anything else, `ENODEV` without an acquired VM, `EBADF`, `ENOMEM`.
+/// `EINVAL` for a descriptor of anything else, `ENODEV` without an acquired VM, `EBADF`, `ENOMEM`.
 pub(crate) fn import_dmabuf<O: Os>(process: &Process<O>, args: &mut ImportDmabufArgs) -> Result<()> {
     let node = process.nodes.named(args.gpu_id)?;
     if !process.state.lock().devices.has_space(node) {
@@ -50,15 +50,15 @@ pub(crate) fn import_dmabuf<O: Os>(process: &Process<O>, args: &mut ImportDmabuf
     }
     let dmabuf = node.device.hw.os().dmabuf_get(args.dmabuf_fd as i32)?;
     let backing = dmabuf.backing();
-    if Object::<O>::of(&*backing).is_some_and(|object| object.device() != node.device.number) {
-        return Err(Errno::EINVAL);
-    }
     let size = backing.size();
     if size == 0 || size > GPUVM_LIMIT {
         return Err(Errno::EINVAL);
     }
+    // Memory of another device is system memory to this one (`amdgpu_dma_buf_create_obj`).
+    let is_other = Object::<O>::of(&*backing).is_some_and(|object| object.device() != node.device.number);
+    let kind = if is_other { AllocFlags::GTT } else { backing.flags() };
     // As amdkfd does, with all that the exporter may not do with it.
-    let flags = backing.flags() | AllocFlags::WRITABLE | AllocFlags::EXECUTABLE;
+    let flags = kind | AllocFlags::WRITABLE | AllocFlags::EXECUTABLE;
     let kind = BoKind::Imported(Arc::new(Imported { dmabuf: Arc::new(dmabuf), backing }));
     let mut bo = Bo::new(node, kind, (args.va_addr, size), flags);
     let mut state = process.state.lock();

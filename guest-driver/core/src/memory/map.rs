@@ -12,8 +12,8 @@ use crate::space::Space;
 ///
 /// # Errors
 ///
-/// `EINVAL` for a range that is not aligned, outside the address space or taken, and for imported VRAM of another device
-/// (`kfd_mem_attach`); `ENODEV` for a node that has not acquired an address space; `ENOMEM`, also for a bad
+/// `EINVAL` for a range that is not aligned, outside the address space or taken, and for what the node does not
+/// reach of another device (`kfd_mem_attach`); `ENODEV` for a node that has not acquired an address space; `ENOMEM`, also for a bad
 /// handle.
 pub(crate) fn map_memory<O: Os>(process: &Process<O>, node: &ProcessNode<O>, handle: u64) -> Result<()> {
     let mut state = process.state.lock();
@@ -28,7 +28,7 @@ pub(crate) fn map_memory<O: Os>(process: &Process<O>, node: &ProcessNode<O>, han
     if bo.mapped_on & node.bit() != 0 {
         return Ok(());
     }
-    if !node.is_of(&process.nodes.get(bo.node).device) && !bo.is_reached_by_all() {
+    if !bo.is_reached_by(&node.device.hw, node.is_of(&process.nodes.get(bo.node).device)) {
         return Err(Errno::EINVAL);
     }
     let (va, size) = (bo.va, bo.size);

@@ -71,6 +71,7 @@ fn each_run<O: Os>(
             next += 1;
         }
         let flags = vm.page_bits(PageRights { system, ..rights });
+        let start = if system { start } else { vm.own_place(start) };
         map(vm, va + (first - begin) * PAGE_SIZE, start, (next - first) * PAGE_SIZE, flags)?;
         first = next;
     }
