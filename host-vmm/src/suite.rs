@@ -77,8 +77,9 @@ impl Asked {
         let arguments: Vec<String> =
             arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect();
         let mut plan = Plan::new()?;
-        if place == Place::Exec {
-            plan.leave_guests_out();
+        match place {
+            Place::Exec => plan.leave_guests_out(),
+            Place::Guest => plan.keep_those_of_guests(),
         }
         let action = Action::parse(&plan, name, &arguments).context("a suite without cases")?;
         match action.map_err(anyhow::Error::msg)? {

@@ -22,6 +22,8 @@ pub struct Test {
     pub name: String,
     /// Its rows in the table of absent cases; at most one of them applies in one place.
     pub absent: Vec<Absent>,
+    /// GPUs that it needs.
+    pub gpus: u8,
     what: What,
 }
 
@@ -39,7 +41,7 @@ impl Test {
     pub(crate) fn of_command(name: &str, argv: &[&str], absent: Vec<Absent>) -> Self {
         let argv = argv.iter().map(|&word| word.to_owned()).collect();
         let what = What::Tool { argv, expected: Expected { says: Vec::new() } };
-        Self { name: name.to_owned(), absent, what }
+        Self { name: name.to_owned(), absent, gpus: 1, what }
     }
 }
 
@@ -80,13 +82,13 @@ impl Plan {
         }
     }
 
-    /// Leaves out the cases that make no sense in a guest.
+    /// Leaves out the cases that make no sense in a guest, which has one GPU.
     pub fn keep_those_of_guests(&mut self) {
         let programs = &self.programs;
         self.tests.retain(|test| match test.what {
-            What::Case { program, .. } => {
-                programs.get(program).is_some_and(|program| program.language.runs_in_guest())
-            }
+            What::Case { program, .. } => programs
+                .get(program)
+                .is_some_and(|program| program.language.runs_in_guest() && program.gpus == 1),
             What::Tool { .. } => true,
         });
     }
@@ -107,20 +109,20 @@ impl Plan {
         let programs = programs()?;
         let mut table = absent::table()?;
         let mut tests = Vec::new();
-        let mut add = |name: String, what: What| {
+        let mut add = |name: String, gpus: u8, what: What| {
             let absent = table.remove(&name).unwrap_or_default();
-            tests.push(Test { name, absent, what });
+            tests.push(Test { name, absent, gpus, what });
         };
         for (index, program) in programs.iter().enumerate() {
             for case in &program.cases {
                 let name = format!("{}::{case}", program.language.folder());
-                add(name, What::Case { program: index, case: case.clone() });
+                add(name, program.gpus, What::Case { program: index, case: case.clone() });
             }
         }
         for tool in TOOLS {
             let argv = tool.argv.iter().map(|&argument| argument.to_owned()).collect();
             let expected = Expected { says: tool.says.iter().map(|&part| part.to_owned()).collect() };
-            add(format!("tools::{}", tool.name), What::Tool { argv, expected });
+            add(format!("tools::{}", tool.name), 1, What::Tool { argv, expected });
         }
         let unknown = table.into_keys().collect();
         Ok(Self { programs, processor: Processor::WRITTEN, tests, unknown })
@@ -168,7 +170,7 @@ impl Ready {
     pub fn run(&self, test: &Test, runner: &dyn Runner, limit: Duration) -> Result<Verdict, CaseError> {
         let (argv, expected) =
             self.command(test).map_err(|error| CaseError::NoProgram(format!("{error:#}")))?;
-        let outcome = runner.run(&argv, limit);
+        let outcome = runner.run_on(test.gpus, &argv, limit);
         let outcome = outcome.map_err(|error| CaseError::NotRun(format!("{error:#}")))?;
         judge(&outcome, &expected, self.absent(test))
     }

@@ -91,6 +91,8 @@ pub struct Program {
     pub cases: Vec<String>,
     /// Sources, beside it and without extension, whose code objects it embeds as `NAME.hsaco`.
     pub embeds: Vec<String>,
+    /// GPUs that its cases need: those of a line `// GPUS N`, otherwise one.
+    pub gpus: u8,
     /// The processor that its kernels are compiled for.
     pub processor: Processor,
 }
@@ -188,8 +190,8 @@ pub fn programs() -> Result<Vec<Program>> {
                 parts.iter().any(|part| part.contains(&embedded))
             });
             let embeds = embeds.cloned().collect();
-            let processor = Processor::WRITTEN;
-            programs.push(Program { language, name: name.clone(), cases, embeds, processor });
+            let (gpus, processor) = (gpus(text), Processor::WRITTEN);
+            programs.push(Program { language, name: name.clone(), cases, embeds, gpus, processor });
         }
     }
     Ok(programs)
@@ -204,6 +206,11 @@ fn included(language: Language, source: &'static str) -> Result<Vec<&'static str
         }
     }
     Ok(texts)
+}
+
+/// The GPUs that the cases of one source need.
+fn gpus(text: &str) -> u8 {
+    text.lines().find_map(|line| line.strip_prefix("// GPUS ")?.parse().ok()).unwrap_or(1)
 }
 
 /// The cases of one source, in its order.
@@ -235,6 +242,15 @@ mod tests {
     fn cases_are_the_lines_that_define_them() {
         let text = "#define CASE(name) void name()\nCASE(one) {\n}\n  CASE(indented) {}\n// CASE(comment)\nCASE(two) { x(); }\n";
         assert_eq!(cases(text), ["one", "two"]);
+    }
+
+    #[test]
+    fn programs_say_how_many_gpus_they_need() {
+        assert_eq!((gpus("// one\nGPUS 3\n"), gpus("// one\n// GPUS 3\nx")), (1, 3));
+        let programs = programs().unwrap();
+        let several: Vec<_> = programs.iter().filter(|program| program.gpus > 1).collect();
+        assert_eq!(several.iter().map(|program| &*program.name).collect::<Vec<_>>(), ["peers"]);
+        assert!(several[0].cases.iter().all(|case| case.starts_with("peers_")));
     }
 
     #[test]
