@@ -82,3 +82,34 @@ fn what_is_missing_is_an_error_that_names_it() {
         assert!(said.contains(says), "{says} in {said}");
     }
 }
+
+/// The cells of a table of rocm-smi, without the names of its rows: what it says of each pair of GPUs.
+fn table<'a>(said: &'a str, title: &str) -> Vec<Vec<&'a str>> {
+    let lines = said.lines().skip_while(|line| !line.contains(title)).skip(2);
+    let rows = lines.take_while(|line| line.starts_with("GPU"));
+    rows.map(|row| row.split_whitespace().skip(1).collect()).collect()
+}
+
+#[test]
+fn topology_of_eight_gpus_is_that_of_their_links() {
+    rootfs::rocm(&Progress::new()).unwrap();
+    for (options, weight, hops, kind) in [
+        (&[][..], "15", "1", "XGMI"),
+        (&["--links", "xgmi"], "15", "1", "XGMI"),
+        (&["--links", "pcie"], "40", "2", "PCIE"),
+    ] {
+        let of_gpus = ["--image", "rocm", "--gpus", "8", "--chip", "gfx942:vram=64M"];
+        let output = exec(&[&of_gpus[..], options].concat(), &["rocm-smi", "--showtopo"]);
+        assert_status(&output, 0);
+        let said = stdout(&output);
+        for (title, cell) in [("Weight between", weight), ("Hops between", hops), ("Link Type between", kind)]
+        {
+            let rows = table(&said, title);
+            assert_eq!(rows.len(), 8, "{said}");
+            for (from, row) in rows.iter().enumerate() {
+                let wanted: Vec<_> = (0..8).map(|to| if from == to { "0" } else { cell }).collect();
+                assert_eq!(*row, wanted, "{title} of GPU {from} with {options:?}");
+            }
+        }
+    }
+}

@@ -171,6 +171,8 @@ pub struct Prepared {
     pub system_memory: u64,
     /// PCI domain.
     pub domain: u32,
+    /// Number of the PCI bus that bridges to the GPUs' buses are on.
+    pub root_bus: u8,
     /// Files, directories and links under `/sys` and `/dev` that are the GPU's: absolute paths, in the directory instead.
     pub paths: Vec<String>,
 }
@@ -302,6 +304,7 @@ mod tests {
             code_folder: Some("/tmp/code".into()),
             system_memory: 1 << 30,
             domain: 0,
+            root_bus: 0,
             paths: Vec::new(),
         };
         let text = serde_json::to_string(&prepared).unwrap();

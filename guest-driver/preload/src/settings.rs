@@ -246,6 +246,7 @@ impl Settings {
             code_folder: None,
             system_memory: 1 << 30,
             domain: 0,
+            root_bus: 0,
             paths,
         };
         let nothing = Identity::of_path(c"/dev/null").expect("every machine has it");

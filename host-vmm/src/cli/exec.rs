@@ -1,6 +1,7 @@
 //! `belfry exec` on the command line.
 
 mod gpus;
+mod plain;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use belfry_device::chip;
 use belfry_device::{GpuConfig, Matrices, Tier};
 use belfry_image::rootfs::{self, Root};
 use belfry_image::{Cache, Freshness, Progress};
+use belfry_kfd_hosted::Links;
 use belfry_kfd_hosted::prepared::Wait;
 use clap::{Args, Parser, Subcommand};
 
@@ -19,11 +21,12 @@ use super::inspect::InspectFlags;
 use super::profile::{self, ProfileArgs};
 use super::record::{self, ExecRecordArgs};
 use super::sanitize::{self, SanitizeArgs};
-use super::size::{parse_matrices, parse_size, parse_tier, parse_wait};
+use super::size::{parse_links, parse_matrices, parse_size, parse_tier, parse_wait};
 use super::trace::TraceArgs;
 use crate::exec::{self, ExecOptions, absent};
 use crate::output::{note, say};
 use crate::suite::{Asked, Place};
+use plain::plain;
 
 /// Largest text of a plan of faults in bytes; the text is handed on in an environment variable.
 const MAX_PLAN: usize = 4000;
@@ -56,9 +59,13 @@ pub(super) struct ExecArgs {
     /// Chip of the GPU, and its size; `belfry chips` lists the chips.
     #[arg(long, value_name = "NAME[:xccs=N,partition=MODE,cus=N,vram=SIZE]", default_value = chip::DEFAULT.name)]
     chip: String,
-    /// GPUs of that kind, 1 to 8: each program has all of them, and each GPU reaches the memory of all others.
+    /// GPUs of that kind, 1 to 8: each program has all of them.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=gpus::MOST))]
     gpus: u8,
+    /// Links by which each GPU reaches the memory of all others: XGMI, or the PCIe bus alone, or none [default: xgmi for chips that have it,
+    /// pcie for others].
+    #[arg(long, value_name = "xgmi|pcie|none", value_parser = parse_links)]
+    links: Option<Links>,
     /// Compute units of each GPU: even, 2 to as many as the chip has.
     #[arg(long, value_name = "N", default_value_t = GpuConfig::default().cus)]
     cus: u32,
@@ -144,86 +151,6 @@ fn parse_with_clap(arguments: &[OsString]) -> Result<ExecArgs, clap::Error> {
     Ok(args)
 }
 
-/// Parses options that are complete and correct; `None` if clap has an error or a help text to print, or knows
-/// another spelling.
-///
-/// Clap's set-up takes a large part of the time that `belfry exec` adds to a program.
-fn plain(options: &[OsString]) -> Option<ExecArgs> {
-    let mut args = ExecArgs {
-        root: None,
-        image: None,
-        chip: chip::DEFAULT.name.to_owned(),
-        gpus: 1,
-        cus: GpuConfig::default().cus,
-        vram: 1 << 30,
-        workers: None,
-        deterministic: None,
-        tier: Tier::Auto,
-        matrix: Matrices::Fast,
-        code: CodeCacheArg::default(),
-        namespace: false,
-        debuggable: false,
-        wait: Wait::Auto,
-        costs: false,
-        json: false,
-        trace: TraceArgs::default(),
-        record: ExecRecordArgs::default(),
-        sanitize: SanitizeArgs::default(),
-        profile: ProfileArgs::default(),
-        faults: FaultFlags::default(),
-        inspect: InspectFlags::default(),
-        symbols: Vec::new(),
-        quiet: false,
-        program: Vec::new(),
-    };
-    let mut seen = Vec::new();
-    let mut rest = options.iter();
-    while let Some(option) = rest.next() {
-        if option == "--" {
-            args.program = rest.cloned().collect();
-            break;
-        }
-        let option = option.to_str()?;
-        let flag = match option {
-            "--namespace" => Some(&mut args.namespace),
-            "--debuggable" => Some(&mut args.debuggable),
-            "--json" => Some(&mut args.json),
-            "--quiet" | "-q" => Some(&mut args.quiet),
-            _ => None,
-        };
-        if let Some(flag) = flag {
-            if std::mem::replace(flag, true) {
-                return None;
-            }
-            continue;
-        }
-        let (name, value) = match option.split_once('=') {
-            Some((name, value)) => (name, value),
-            None => (option, rest.next()?.to_str()?),
-        };
-        if value.is_empty() || value.starts_with('-') || seen.contains(&name) {
-            return None;
-        }
-        seen.push(name);
-        match name {
-            "--root" => args.root = Some(value.into()),
-            "--image" => args.image = Some(value.to_owned()),
-            "--chip" => args.chip = value.to_owned(),
-            "--gpus" => args.gpus = gpus::count(value)?,
-            "--cus" => args.cus = value.parse().ok()?,
-            "--vram" => args.vram = parse_size(value).ok()?,
-            "--workers" => args.workers = Some(value.parse().ok()?),
-            "--deterministic" => args.deterministic = Some(value.parse().ok()?),
-            "--tier" => args.tier = Tier::named(value)?,
-            "--wait" => args.wait = Wait::named(value)?,
-            "--matrix" => args.matrix = Matrices::named(value)?,
-            "--code-cache" => args.code = CodeCacheArg::in_folder(value),
-            _ => return None,
-        }
-    }
-    (args.root.is_none() || args.image.is_none()).then_some(args)
-}
-
 impl ExecArgs {
     /// Spells the options of the device for a `belfry exec` that prints nothing of its own.
     fn of_device(&self) -> Vec<OsString> {
@@ -240,6 +167,9 @@ impl ExecArgs {
         add("--gpus", self.gpus.to_string());
         add("--cus", self.cus.to_string());
         add("--vram", self.vram.to_string());
+        if let Some(links) = self.links {
+            add("--links", links.to_string());
+        }
         if let Some(workers) = self.workers {
             add("--workers", workers.to_string());
         }
@@ -339,6 +269,7 @@ pub(super) fn execute(mut args: ExecArgs, asked: Option<Vec<OsString>>) -> anyho
     let profiling = args.profile.start(&gpu, &args.symbols)?;
     let mut options = ExecOptions {
         gpus,
+        links: args.links.unwrap_or_default(),
         code_folder: args.code.folder()?,
         root,
         namespace: args.namespace,

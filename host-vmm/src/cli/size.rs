@@ -1,6 +1,7 @@
 //! Sizes, tiers and sums of matrices on the command line.
 
 use belfry_device::{Matrices, Tier};
+use belfry_kfd_hosted::Links;
 use belfry_kfd_hosted::prepared::Wait;
 
 /// Values of options that are refused.
@@ -24,6 +25,9 @@ pub(super) enum ValueError {
     /// The text names no way to wait.
     #[error("there is no way to wait called {0}: choose from auto, spin, block")]
     Wait(String),
+    /// The text names no links.
+    #[error("there are no links {0}: choose from xgmi, pcie, none")]
+    Links(String),
 }
 
 /// Reads a number of bytes with an optional K, M or G.
@@ -53,6 +57,11 @@ pub(super) fn parse_tier(text: &str) -> Result<Tier, ValueError> {
 /// Reads the choice of threads' waiting.
 pub(super) fn parse_wait(text: &str) -> Result<Wait, ValueError> {
     Wait::named(text).ok_or_else(|| ValueError::Wait(text.to_owned()))
+}
+
+/// Reads the choice of links between GPUs.
+pub(super) fn parse_links(text: &str) -> Result<Links, ValueError> {
+    Links::named(text).ok_or_else(|| ValueError::Links(text.to_owned()))
 }
 
 /// Reads a guest's memory: a size that both QEMU and Belfry's own machine take.

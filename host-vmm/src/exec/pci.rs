@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 /// Directories of links, without a slash in front.
 pub(super) const LISTS: [&str; 2] = ["sys/bus/pci/devices", "sys/class/pci_bus"];
 
-/// Directory of the NUMA node that the GPU is at, if the machine has nodes.
+/// Directory of the machine's NUMA nodes, and the one of the node that the GPUs are at.
+const NODES: &str = "/sys/devices/system/node";
 const NODE: &str = "/sys/devices/system/node/node0";
 
 /// A link of the machine's.
@@ -62,7 +63,7 @@ pub(super) fn whole(target: &Path) -> PathBuf {
 /// The processors that are near the GPU, as the kernel tells of them.
 #[derive(Debug, Hash)]
 pub(super) struct Near {
-    /// `numa_node`: -1 if the machine has no nodes.
+    /// `numa_node`.
     pub(super) node: String,
     /// `local_cpus`, a mask.
     pub(super) mask: String,
@@ -81,10 +82,31 @@ pub(super) fn near() -> Near {
     match (node("cpumap"), node("cpulist")) {
         (Ok(mask), Ok(list)) => Near { node: "0\n".into(), mask, list },
         _ => {
+            // Of such a machine, all processors are one node.
             let (mask, list) = processors();
-            Near { node: "-1\n".into(), mask, list }
+            Near { node: "0\n".into(), mask, list }
         }
     }
+}
+
+/// Returns the directory of NUMA nodes, without a slash in front, if the machine has none: programs get one then, as on a machine that
+/// has GPUs of this kind.
+pub(super) fn own_nodes() -> Option<&'static str> {
+    (!Path::new(NODES).exists()).then(|| NODES.trim_start_matches('/'))
+}
+
+/// Returns the files of that directory: one node with all processors.
+pub(super) fn own_node_files() -> Vec<(String, String)> {
+    let Some(nodes) = own_nodes() else { return Vec::new() };
+    let Near { mask, list, .. } = near();
+    let files = [
+        ("online", "0\n".to_owned()),
+        ("possible", "0\n".to_owned()),
+        ("node0/cpumap", mask),
+        ("node0/cpulist", list),
+        ("node0/distance", "10\n".to_owned()),
+    ];
+    files.map(|(name, content)| (format!("{nodes}/{name}"), content)).into()
 }
 
 /// Returns a mask of the first processors, as the kernel prints it: words of 32 bits, the last ones first.

@@ -1,6 +1,5 @@
 //! The settings of a program's devices and of their files.
 
-use belfry_kfd_hosted::Links;
 use belfry_kfd_hosted::prepared::{MAX_GPUS, Prepared, PreparedGpu};
 
 use super::{ExecError, ExecOptions, tree};
@@ -14,7 +13,8 @@ impl ExecOptions {
         }
         let mut render_minor = 128;
         let mut gpus = Vec::new();
-        for (gpu, bus) in self.gpus.all().iter().zip(tree::free_places(count)) {
+        let (root_bus, buses) = tree::free_buses(count);
+        for (gpu, bus) in self.gpus.all().iter().zip(buses) {
             let prepared = PreparedGpu {
                 chip: gpu.chip,
                 xccs: gpu.xccs,
@@ -37,7 +37,8 @@ impl ExecOptions {
             code_folder: self.code_folder.clone(),
             system_memory: tree::machine_memory(),
             domain: 0,
-            links: Links::Pcie,
+            root_bus,
+            links: self.links,
             paths: Vec::new(),
         };
         prepared.paths = tree::paths(&prepared);
@@ -50,6 +51,7 @@ mod tests {
     use std::fs;
 
     use belfry_device::GpuConfig;
+    use belfry_kfd_hosted::Links;
     use belfry_kfd_hosted::prepared::{CARD_FILE, PreparedCard, Wait};
     use belfry_machine::Gpus;
 
@@ -59,6 +61,7 @@ mod tests {
         let gpu = GpuConfig { cus: 4, vram_size: 64 << 20, workers: 1, ..GpuConfig::default() };
         ExecOptions {
             gpus: Gpus { first: gpu.clone(), others: vec![gpu; gpus - 1] },
+            links: Links::default(),
             code_folder: None,
             root: None,
             namespace: false,
@@ -103,7 +106,48 @@ mod tests {
         }
         assert_eq!(found.len(), 2);
         assert!(found[0].0 != found[1].0 && found[0].1 != found[1].1, "{found:?}");
-        assert_eq!(settings.paths.iter().filter(|path| path.contains("/sys/devices/pci")).count(), 2);
+        assert_eq!(settings.paths.iter().filter(|path| path.contains("/sys/devices/pci")).count(), 1);
+        // Each is behind a bridge of its own, and its bus leads there.
+        for (number, (device, _)) in found.iter().enumerate() {
+            let (bridge, name) = device.rsplit_once('/').unwrap();
+            assert_eq!(read(&format!("{bridge}/class")), "0x060400\n");
+            assert_eq!(read(&format!("{bridge}/max_link_width")), read(&format!("{device}/max_link_width")));
+            let by_bus = tree.join(format!("sys/class/pci_bus/{}/../../{name}", &name[..7]));
+            let whole = |path: &std::path::Path| fs::canonicalize(path).unwrap();
+            assert_eq!(whole(&by_bus), whole(&tree.join(device)), "{number}");
+            assert_eq!(read(&format!("{device}/numa_node")), "0\n");
+        }
+    }
+
+    #[test]
+    fn tree_of_a_hive_names_it_and_its_cards() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut options = options(3);
+        let chip = &belfry_device::chip::gfx942::MODEL;
+        let gpu = GpuConfig { chip, xccs: 1, ..options.gpus.first.clone() };
+        options.gpus = Gpus { first: gpu.clone(), others: vec![gpu; 2] };
+        let settings = options.settings().unwrap();
+        let tree = tree::publish(folder.path(), &settings).unwrap();
+        let read = |path: String| {
+            fs::read_to_string(tree.join(&path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+        };
+        for card in 0..3 {
+            let device = format!("sys/class/drm/card{card}/device");
+            assert_eq!(read(format!("{device}/xgmi_hive_info/xgmi_hive_id")), "16\n");
+            assert_eq!(read(format!("{device}/xgmi_device_id")), format!("{}\n", 16 + card));
+            for node in 1..4 {
+                let there = read(format!("{device}/xgmi_hive_info/node{node}/xgmi_physical_id"));
+                assert_eq!(there, format!("{}\n", node - 1));
+            }
+            let hops = (0..3).map(|other| if other == card { "00 " } else { "01 " }).collect::<String>();
+            assert_eq!(read(format!("{device}/xgmi_num_hops")), hops + "\n");
+            let properties = read(format!("sys/class/kfd/kfd/topology/nodes/{}/properties", card + 1));
+            assert!(properties.contains("hive_id 16\n") && properties.contains("p2p_links_count 0\n"));
+        }
+        // The bus alone makes no hive.
+        let alone = ExecOptions { links: Links::Pcie, ..options };
+        let tree = tree::publish(folder.path(), &alone.settings().unwrap()).unwrap();
+        assert!(!tree.join("sys/class/drm/card0/device/xgmi_device_id").exists());
     }
 
     #[test]

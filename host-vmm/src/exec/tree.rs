@@ -4,13 +4,12 @@
 //! writes the files that the kernel itself makes for a PCI device and for DRM. The directory is made once per
 //! configuration, as a whole.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use belfry_kfd_hosted::card::{self, Card, Figures, Source};
+use belfry_kfd_hosted::card::{self, Card, Figures, HIVE_ID, Source};
 use belfry_kfd_hosted::prepared::{
     CARD_FILE, Prepared, PreparedCard, PreparedGpu, SETTINGS_FILE, SHARED_SIZE, card_path, hwmon, shared_file,
 };
@@ -18,17 +17,23 @@ use belfry_kfd_hosted::{Errno, HostedGpu, HostedMachine};
 
 use super::{ExecError, library, parameters, pci};
 
+mod functions;
+
 /// Directory of the topology in sysfs; `/sys/class/kfd/kfd` is a link to it.
 const KFD: &str = "sys/devices/virtual/kfd/kfd";
 /// Device numbers of `/dev/kfd`, whose major is any that is free.
 const KFD_NUMBER: &str = "235:0";
 
-/// Finds the numbers of PCI buses that this machine does not have: one for each GPU.
-pub(super) fn free_places(count: usize) -> Vec<u8> {
+/// Finds the numbers of PCI buses that this machine does not have: a root bus, and one behind it for each GPU.
+pub(super) fn free_buses(gpus: usize) -> (u8, Vec<u8>) {
+    const ALL: std::ops::RangeInclusive<u8> = 0xc2..=0xfe;
     let is_free = |bus: &u8| !signs_of_bus(*bus).iter().any(|path| path.exists());
-    let free: Vec<u8> = (0xc3..=0xfe).filter(is_free).take(count).collect();
-    // A machine with so many buses gets others in place of its own.
-    if free.len() == count { free } else { (0xc3..=0xfe).take(count).collect() }
+    let mut free: Vec<u8> = ALL.filter(is_free).take(1 + gpus).collect();
+    if free.len() <= gpus {
+        // A machine with so many buses gets others in place of its own.
+        free = ALL.take(1 + gpus).collect();
+    }
+    (free.remove(0), free)
 }
 
 /// Returns the directories that exist if this machine has a bus: its own, and the one of a root bus.
@@ -38,7 +43,8 @@ fn signs_of_bus(bus: u8) -> [PathBuf; 2] {
 
 /// Returns the same of the buses of all GPUs.
 pub(super) fn signs_of_buses(settings: &Prepared) -> Vec<PathBuf> {
-    settings.gpus.iter().flat_map(|gpu| signs_of_bus(bus_of(gpu))).collect()
+    let buses = std::iter::once(settings.root_bus).chain(settings.gpus.iter().map(bus_of));
+    buses.flat_map(signs_of_bus).collect()
 }
 
 /// Returns the bytes of memory of this machine, in whole megabytes.
@@ -48,14 +54,25 @@ pub(super) fn machine_memory() -> u64 {
     (total & !0xf_ffff).max(256 << 20)
 }
 
-/// Returns the PCI address of the GPU on a bus.
-fn address(bus: u8) -> String {
-    format!("0000:{bus:02x}:00.0")
+/// Returns the PCI address of a function 0.
+fn address(bus: u8, device: usize) -> String {
+    format!("0000:{bus:02x}:{device:02x}.0")
 }
 
-/// Returns the directory of the PCI device, without a slash in front.
-fn device(bus: u8) -> String {
-    format!("sys/devices/pci0000:{bus:02x}/{}", address(bus))
+/// Returns the directory of the root bus, without a slash in front.
+fn root(settings: &Prepared) -> String {
+    format!("sys/devices/pci0000:{:02x}", settings.root_bus)
+}
+
+/// Returns the directory of the bridge that a GPU is behind, which is the root bus's device with its number from 1 on.
+fn bridge(settings: &Prepared, number: usize) -> String {
+    format!("{}/{}", root(settings), address(settings.root_bus, number + 1))
+}
+
+/// Returns the directory of a GPU's PCI device.
+fn device(settings: &Prepared, number: usize) -> String {
+    let bus = settings.gpus.get(number).map_or(0, bus_of);
+    format!("{}/{}", bridge(settings, number), address(bus, 0))
 }
 
 /// Lists the paths that are looked up in the prepared directory instead of this machine.
@@ -71,7 +88,8 @@ pub(super) fn paths(settings: &Prepared) -> Vec<String> {
     ]
     .map(str::to_owned)
     .into();
-    paths.extend(settings.gpus.iter().map(|gpu| format!("/sys/devices/pci0000:{:02x}", bus_of(gpu))));
+    paths.push(format!("/{}", root(settings)));
+    paths.extend(pci::own_nodes().map(|place| format!("/{place}")));
     // Whole lists, so that the GPU is seen in them.
     paths.extend(pci::LISTS.map(|list| format!("/{list}")));
     let minors = settings.render_minors().flat_map(|render| [card_number(render), render]);
@@ -133,63 +151,6 @@ pub(super) fn publish(directory: &Path, settings: &Prepared) -> Result<PathBuf, 
     Ok(path)
 }
 
-/// Returns the PCI core's files of the link, from the registers of the function's PCI Express capability; none
-/// without that capability.
-fn link_files(config: &[u8; 256]) -> Vec<(&'static str, String)> {
-    const EXPRESS: u8 = 0x10;
-    const LINK_CAPABILITIES: usize = 0x0c;
-    const LINK_STATUS: usize = 0x12;
-    let word = |at: usize| u16::from_le_bytes([config[at], config[at + 1]]);
-    // A list in 256 bytes has no more members than that.
-    let mut at = usize::from(config[0x34] & 0xfc);
-    for _ in 0..48 {
-        if at < 0x40 || at + LINK_STATUS + 2 > config.len() {
-            return Vec::new();
-        }
-        if config[at] == EXPRESS {
-            let speed = |word: u16| match word & 0xf {
-                speed @ 1..=6 => format!("{} PCIe\n", LINK_SPEEDS[usize::from(speed) - 1]),
-                _ => "Unknown\n".to_owned(),
-            };
-            let width = |word: u16| format!("{}\n", word >> 4 & 0x3f);
-            let (most, now) = (word(at + LINK_CAPABILITIES), word(at + LINK_STATUS));
-            return vec![
-                ("max_link_speed", speed(most)),
-                ("max_link_width", width(most)),
-                ("current_link_speed", speed(now)),
-                ("current_link_width", width(now)),
-            ];
-        }
-        at = usize::from(config[at + 1] & 0xfc);
-    }
-    Vec::new()
-}
-
-/// Returns start, end and flags of each BAR of a GPU, at addresses that a firmware might have chosen.
-fn resources(number: usize, gpu: &PreparedGpu) -> String {
-    const PREFETCHABLE: u64 = 0x14_220c;
-    const MEMORY: u64 = 0x4_0200;
-    // Room for the largest VRAM that a chip can have.
-    let number = number as u64;
-    let bars = [
-        (0xa0_0000_0000 + (number << 40), gpu.vram, PREFETCHABLE),
-        (0, 0, 0),
-        (0xb0_0000_0000 + (number << 40), belfry_abi::pci::DOORBELL_BAR_SIZE, PREFETCHABLE),
-        (0, 0, 0),
-        (0, 0, 0),
-        (0xf000_0000 + (number << 20), 1 << 20, MEMORY),
-    ];
-    let mut text = String::new();
-    for (start, size, flags) in bars.into_iter().chain([(0, 0, 0); 7]) {
-        let end: u64 = if size == 0 { 0 } else { start + size - 1 };
-        let _ = writeln!(text, "{start:#018x} {end:#018x} {flags:#018x}");
-    }
-    text
-}
-
-/// Speeds of a link by their numbers (`PCI_EXP_LNKSTA_CLS`), as Linux prints them.
-const LINK_SPEEDS: [&str; 6] = ["2.5 GT/s", "5.0 GT/s", "8.0 GT/s", "16.0 GT/s", "32.0 GT/s", "64.0 GT/s"];
-
 /// A directory in the making.
 struct Tree<'a> {
     root: &'a Path,
@@ -234,7 +195,7 @@ impl Tree<'_> {
         self.kfd()?;
         let (mut cards, mut partitions) = (Vec::new(), 0);
         for (number, (gpu, hosted)) in self.settings.gpus.iter().zip(machine.gpus()).enumerate() {
-            let device = device(bus_of(gpu));
+            let device = device(self.settings, number);
             self.topology(hosted, "ip_discovery", &format!("{device}/ip_discovery"))?;
             // Chips whose cores cannot be partitioned have no such file.
             if hosted.sysfs_list("compute_partition_config").is_ok() {
@@ -244,11 +205,13 @@ impl Tree<'_> {
             self.pci((number, gpu), hosted)?;
             let card =
                 hosted.card().map_err(|errno| ExecError::Gpu(belfry_kfd_hosted::Error::Open(errno)))?;
-            cards.push(self.card((number, gpu), card)?);
-            self.drm(gpu, &mut partitions)?;
+            cards.push(self.card(number, card)?);
+            self.drm((number, gpu), &mut partitions)?;
         }
+        self.hive(&cards)?;
         self.file(CARD_FILE, serde_json::to_vec(&cards)?)?;
         self.file("sys/class/drm/version", "drm 1.1.0 20060810\n")?;
+        self.root_bus()?;
         self.pci_lists()
     }
 
@@ -291,101 +254,10 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// Writes the files that the PCI core makes for a GPU.
-    fn pci(&self, (number, gpu): (usize, &PreparedGpu), hosted: &HostedGpu) -> Result<(), ExecError> {
-        let (device, address) = (device(bus_of(gpu)), address(bus_of(gpu)));
-        let mut config = [0u8; 256];
-        for (index, dword) in config.chunks_exact_mut(4).enumerate() {
-            hosted.device().config_read(index * 4, dword);
-        }
-        let word = |at: usize| u16::from_le_bytes([config[at], config[at + 1]]);
-        let (vendor, id, class, revision) =
-            (word(0), word(2), u32::from(word(10)) << 8 | u32::from(config[9]), config[8]);
-        let (sub_vendor, sub_device) = (word(0x2c), word(0x2e));
-        let near = pci::near();
-        for (name, content) in [
-            ("vendor", format!("{vendor:#06x}\n")),
-            ("device", format!("{id:#06x}\n")),
-            ("class", format!("{class:#08x}\n")),
-            ("revision", format!("{revision:#04x}\n")),
-            ("subsystem_vendor", format!("{sub_vendor:#06x}\n")),
-            ("subsystem_device", format!("{sub_device:#06x}\n")),
-            ("numa_node", near.node),
-            ("enable", "1\n".into()),
-            ("power_state", "D0\n".into()),
-            ("resource", resources(number, gpu)),
-            ("local_cpus", near.mask),
-            ("local_cpulist", near.list),
-            (
-                "modalias",
-                format!(
-                    "pci:v{vendor:08X}d{id:08X}sv{sub_vendor:08X}sd{sub_device:08X}bc{:02X}sc{:02X}i{:02X}\n",
-                    class >> 16,
-                    class >> 8 & 0xff,
-                    class & 0xff
-                ),
-            ),
-            (
-                "uevent",
-                format!(
-                    "DRIVER=amdgpu\nPCI_CLASS={class:X}\nPCI_ID={vendor:04X}:{id:04X}\n\
-                     PCI_SUBSYS_ID={sub_vendor:04X}:{sub_device:04X}\nPCI_SLOT_NAME={address}\n"
-                ),
-            ),
-        ] {
-            self.file(&format!("{device}/{name}"), content)?;
-        }
-        for (name, content) in link_files(&config) {
-            self.file(&format!("{device}/{name}"), content)?;
-        }
-        self.file(&format!("{device}/config"), config)?;
-        self.link(&format!("{device}/driver"), "sys/bus/pci/drivers/amdgpu")?;
-        self.link(&format!("{device}/subsystem"), "sys/bus/pci")?;
-        self.link(&format!("sys/bus/pci/drivers/amdgpu/{address}"), &device)?;
-        self.link(&format!("sys/bus/pci/devices/{address}"), &device)?;
-        self.pci_bus(bus_of(gpu))
-    }
-
-    /// Writes a GPU's bus.
-    fn pci_bus(&self, number: u8) -> Result<(), ExecError> {
-        let name = format!("0000:{number:02x}");
-        let bus = format!("sys/devices/pci{name}/pci_bus/{name}");
-        let near = pci::near();
-        self.file(&format!("{bus}/uevent"), "")?;
-        self.file(&format!("{bus}/cpuaffinity"), near.mask)?;
-        self.file(&format!("{bus}/cpulistaffinity"), near.list)?;
-        self.link(&format!("{bus}/subsystem"), "sys/class/pci_bus")?;
-        self.link(&format!("sys/class/pci_bus/{name}"), &bus)
-    }
-
-    /// Writes the driver's links, and those to the machine's devices and buses beside the GPUs'.
-    fn pci_lists(&self) -> Result<(), ExecError> {
-        self.file("sys/bus/pci/drivers/amdgpu/uevent", "")?;
-        self.link("sys/bus/pci/drivers/amdgpu/module", "sys/module/amdgpu")?;
-        self.link("sys/module/amdgpu/drivers/pci:amdgpu", "sys/bus/pci/drivers/amdgpu")?;
-        for pci::Link { place, target } in pci::machine() {
-            let place = self.root.join(place);
-            let target = match pci::root_of(&target) {
-                // The link is as on the machine, by way of a link that leads there.
-                Some(root) => {
-                    let at = self.root.join("sys/devices").join(root);
-                    if !at.is_symlink() {
-                        symlink(Path::new("/sys/devices").join(root), &at)
-                            .map_err(ExecError::io("link", &at))?;
-                    }
-                    target
-                }
-                None => pci::whole(&target),
-            };
-            symlink(target, &place).map_err(ExecError::io("link", &place))?;
-        }
-        Ok(())
-    }
-
     /// Writes the driver's own files of a PCI device. Files that change are made when a program opens them, and are
     /// empty here.
-    fn card(&self, (number, gpu): (usize, &PreparedGpu), card: Card) -> Result<PreparedCard, ExecError> {
-        let device = device(bus_of(gpu));
+    fn card(&self, number: usize, card: Card) -> Result<PreparedCard, ExecError> {
+        let device = device(self.settings, number);
         for file in card::FILES.iter().filter(|file| file.is_of(&card)) {
             let place = format!("{device}/{}", card_path(number, file.path));
             let content =
@@ -399,9 +271,24 @@ impl Tree<'_> {
         Ok(PreparedCard { card, device })
     }
 
+    /// Writes the directory of a hive, which the first card has and the others lead to (`amdgpu_xgmi_sysfs_add_dev_info`).
+    fn hive(&self, cards: &[PreparedCard]) -> Result<(), ExecError> {
+        let mut of_hive = cards.iter().filter(|card| card.card.hive_nodes > 0);
+        let Some(first) = of_hive.next() else { return Ok(()) };
+        let hive = format!("{}/xgmi_hive_info", first.device);
+        self.file(&format!("{hive}/xgmi_hive_id"), format!("{HIVE_ID}\n"))?;
+        for (number, card) in (1..).zip(std::iter::once(first).chain(of_hive)) {
+            self.link(&format!("{hive}/node{number}"), &card.device)?;
+            if number > 1 {
+                self.link(&format!("{}/xgmi_hive_info", card.device), &hive)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Writes the files that DRM makes for a GPU; `partitions` counts the devices of partitions.
-    fn drm(&self, gpu: &PreparedGpu, partitions: &mut u32) -> Result<(), ExecError> {
-        self.drm_nodes(&device(bus_of(gpu)), gpu.render_minor)?;
+    fn drm(&self, (number, gpu): (usize, &PreparedGpu), partitions: &mut u32) -> Result<(), ExecError> {
+        self.drm_nodes(&device(self.settings, number), gpu.render_minor)?;
         for number in 1..gpu.render_nodes() {
             let device = partition_device(*partitions);
             *partitions += 1;
@@ -433,33 +320,5 @@ impl Tree<'_> {
         self.link(&format!("{device}/subsystem"), "sys/bus/platform")?;
         let name = device.rsplit('/').next().unwrap_or(device);
         self.file(&format!("{device}/uevent"), format!("MODALIAS=platform:{name}\n"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn link_is_told_by_the_capability_that_the_list_leads_to() {
-        let mut config = [0u8; 256];
-        assert_eq!(link_files(&config), []);
-        config[0x34] = 0x80;
-        (config[0x80], config[0x81]) = (0x01, 0x40);
-        config[0x40] = 0x10;
-        config[0x4c..0x4e].copy_from_slice(&(5u16 | 16 << 4).to_le_bytes());
-        config[0x52..0x54].copy_from_slice(&(4u16 | 8 << 4).to_le_bytes());
-        let files = link_files(&config);
-        let text: Vec<_> = files.iter().map(|(name, content)| format!("{name} {content}")).collect();
-        assert_eq!(
-            text.concat(),
-            "max_link_speed 32.0 GT/s PCIe\nmax_link_width 16\n\
-             current_link_speed 16.0 GT/s PCIe\ncurrent_link_width 8\n"
-        );
-        // One list goes in a circle, and one leads out of the space.
-        (config[0x80], config[0x81]) = (0x01, 0x80);
-        assert_eq!(link_files(&config), []);
-        (config[0x34], config[0xfc]) = (0xfc, 0x10);
-        assert_eq!(link_files(&config), []);
     }
 }

@@ -2,6 +2,7 @@
 
 use anyhow::ensure;
 use belfry_device::GpuConfig;
+use belfry_kfd_hosted::Links;
 use belfry_machine::Gpus;
 
 use super::ExecArgs;
@@ -18,7 +19,7 @@ pub(super) fn count(text: &str) -> Option<u8> {
 ///
 /// # Errors
 ///
-/// Several GPUs together with an option that looks at one GPU alone.
+/// Several GPUs together with an option that looks at one GPU alone; links of XGMI for a chip that has none.
 pub(super) fn offered(args: &ExecArgs, gpu: GpuConfig) -> anyhow::Result<Gpus> {
     for (name, is_there) in [
         ("--sanitize", args.sanitize.is_asked_for()),
@@ -35,6 +36,11 @@ pub(super) fn offered(args: &ExecArgs, gpu: GpuConfig) -> anyhow::Result<Gpus> {
             "{name} looks at one GPU, and --gpus asks for {gpus}; leave one of them out"
         );
     }
+    ensure!(
+        args.links != Some(Links::Xgmi) || gpu.chip.has_xgmi,
+        "{} has no XGMI; --links pcie and --links none are for all chips",
+        gpu.chip
+    );
     let others = vec![gpu.clone(); usize::from(args.gpus).saturating_sub(1)];
     Ok(Gpus { first: gpu, others })
 }
@@ -78,13 +84,45 @@ mod tests {
         }
     }
 
+    /// As [`args`], with all options.
+    fn all_args(words: &[&str]) -> ExecArgs {
+        let line = ["belfry", "exec"].iter().chain(words).map(Into::into).collect::<Vec<_>>();
+        super::super::parse_with_clap(&line).unwrap()
+    }
+
     #[test]
     fn tools_that_look_at_one_gpu_are_refused_with_several() {
-        let several = ExecArgs { costs: true, json: true, ..args("--gpus 2") };
-        let error = offered(&several, GpuConfig::default()).unwrap_err().to_string();
-        assert!(error.contains("--costs") && error.contains("--gpus"), "{error}");
-        let faults: belfry_device::faults::Plan = "seed=1".parse().unwrap_or_default();
-        let alone = GpuConfig { faults, ..GpuConfig::default() };
-        assert_eq!(offered(&ExecArgs { gpus: 1, ..several }, alone).unwrap().count(), 1);
+        let faults = "removal@3".parse().unwrap();
+        for (words, config, named) in [
+            (&["--sanitize"][..], GpuConfig::default(), "--sanitize"),
+            (&["--profile"], GpuConfig::default(), "--profile"),
+            (&["--trace", "/nowhere/trace"], GpuConfig::default(), "--trace"),
+            (&["--record", "/nowhere/records"], GpuConfig::default(), "--record"),
+            (&["--inspect"], GpuConfig::default(), "--inspect and --gdb"),
+            (&["--gdb"], GpuConfig::default(), "--inspect and --gdb"),
+            (&["--json", "--costs"], GpuConfig::default(), "--costs"),
+            (&[], GpuConfig { faults, ..GpuConfig::default() }, "a plan of faults"),
+        ] {
+            let two = [&["--gpus", "2"], words].concat();
+            let error = offered(&all_args(&two), config.clone()).unwrap_err().to_string();
+            assert!(error.starts_with(named) && error.contains("--gpus asks for 2"), "{words:?}: {error}");
+            assert_eq!(offered(&all_args(words), config).unwrap().count(), 1, "{words:?}");
+        }
+        assert_eq!(offered(&all_args(&["--gpus", "2"]), GpuConfig::default()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn links_are_as_they_were_asked_for_and_xgmi_is_for_chips_that_have_it() {
+        for (line, links) in [("--gpus 2", None), ("--gpus 2 --links none", Some(Links::None))] {
+            assert_eq!(args(line).links, links);
+            let spelled = args(line).of_device();
+            let at = spelled.iter().position(|word| word == "--links");
+            assert_eq!(at.map(|at| spelled[at + 1].clone()), links.map(|links| links.to_string().into()));
+        }
+        let xgmi = args("--links xgmi");
+        let error = offered(&xgmi, GpuConfig::default()).unwrap_err().to_string();
+        assert!(error.contains("gfx1100 has no XGMI"), "{error}");
+        let chip = &belfry_device::chip::gfx942::MODEL;
+        assert!(offered(&xgmi, GpuConfig { chip, ..GpuConfig::default() }).is_ok());
     }
 }
