@@ -234,7 +234,8 @@ impl<O: Os> Vm<O> {
 
     /// Returns where this device's page tables have VRAM of a device: the address, and whether it is that of system memory.
     ///
-    /// That of a device of the same hive is in its segment (`amdgpu_vm_bo_update`), of any other one at the address of its BAR on the bus (`amdgpu_vram_mgr_alloc_sgt`).
+    /// VRAM of a device of the same hive is in its segment (`amdgpu_vm_bo_update`), of any other one at the address of its BAR on the bus
+    /// (`amdgpu_vram_mgr_alloc_sgt`).
     pub(crate) fn place_of(&self, owner: &Hw<O>, offset: u64) -> (u64, bool) {
         let own = self.root.memory.hw();
         if core::ptr::eq(own, owner) || own.is_in_hive() && owner.is_in_hive() {

@@ -11,7 +11,8 @@ use belfry_device::{GpuConfig, Matrices, Tier};
 use belfry_kfd_core::card::Card;
 use serde::{Deserialize, Serialize};
 
-use crate::{HostedConfig, Links, Place, Reach};
+use crate::config::Links;
+use crate::{HostedConfig, Place, Reach};
 
 /// Environment variable that names the directory of prepared files.
 pub const TREE_VARIABLE: &str = "BELFRY_EXEC";

@@ -43,7 +43,7 @@ pub enum Release {
 impl Release {
     /// All of them.
     pub const ALL: [Release; 3] = [Release::OfTables, Release::Second, Release::Newer];
-    /// Those that assemble texts of the first.
+    /// Releases that assemble texts of the first.
     pub const NEWER: [Release; 2] = [Release::Second, Release::Newer];
 
     /// Its number.
