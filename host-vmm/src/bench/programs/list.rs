@@ -164,7 +164,7 @@ mod tests {
         let (known, unknown) = chosen(&[], "gfx1201").unwrap();
         assert!(known.iter().any(|program| program.name == "f64 paths"));
         assert!(unknown.contains(&"rocPRIM radix sort".to_owned()));
-        let (known, unknown) = chosen(&["gemm".to_owned()], "gfx942").unwrap();
+        let (known, unknown) = chosen(&["f16 gemm".to_owned()], "gfx942").unwrap();
         assert_eq!((known.len(), unknown.len()), (1, 0));
         assert!(chosen(&["no such program".to_owned()], "gfx942").is_err());
     }
