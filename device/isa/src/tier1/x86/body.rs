@@ -227,10 +227,16 @@ impl Body<'_> {
             Form::CountBelow { high } => self.count_below(high, d),
             Form::ReadLane => self.read_lane(d),
             Form::ReadFirstLane => self.read_first_lane(d),
-            Form::GlobalLoad(moves) => self.global_load(moves, d),
-            Form::GlobalStore(moves) => self.global_store(moves, d),
-            Form::FlatLoad(moves) | Form::FlatStore(moves) => self.flat(form, moves, d),
-            Form::BufferLoad(moves) | Form::BufferStore(moves) => self.through_buffer(form, moves, d),
+            Form::GlobalLoad(moves) | Form::FlatLoad(moves) | Form::BufferLoad(moves) => {
+                let plain = self.global_element(form, moves, d);
+                self.global_load(moves, &plain);
+                self.through = None;
+            }
+            Form::GlobalStore(moves) | Form::FlatStore(moves) | Form::BufferStore(moves) => {
+                let plain = self.global_element(form, moves, d);
+                self.global_store(moves, &plain);
+                self.through = None;
+            }
             Form::LdsLoad(moves) => self.lds_load(moves, d),
             Form::LdsStore(moves) => self.lds_store(moved::registers(moves), d),
             Form::LdsLoadTwo(dwords) => self.lds_load_two(dwords, d),

@@ -48,16 +48,6 @@ pub(crate) struct Buffer {
 }
 
 impl Body<'_> {
-    /// A load or store by FLAT.
-    pub(crate) fn flat(&mut self, form: Form, moves: Moves, d: &Di) {
-        self.through = Some(Through::Flat);
-        match form {
-            Form::FlatLoad(_) => self.global_load(moves, d),
-            _ => self.global_store(moves, d),
-        }
-        self.through = None;
-    }
-
     /// Leaves where the upper half of a FLAT address, in `Rdx`, is that of LDS or of private memory. No other access has such an address.
     pub(crate) fn leave_unless_global(&mut self, cold: &Cold) {
         let Some(Through::Flat) = self.through else { return };
@@ -68,29 +58,26 @@ impl Body<'_> {
         }
     }
 
-    /// A load or store through a descriptor.
-    pub(crate) fn through_buffer(&mut self, form: Form, moves: Moves, d: &Di) {
-        let plain = self.global_element(form, moves, d);
-        match form {
-            Form::BufferLoad(_) => self.global_load(moves, &plain),
-            _ => self.global_store(moves, &plain),
-        }
-        self.through = None;
-    }
-
-    /// The access of global memory with a scalar base that it is, for which the descriptor is kept.
+    /// A load or store as one of global memory, and its difference from one, which is kept until [`Body::through`] is cleared.
     pub(crate) fn global_element(&mut self, form: Form, moves: Moves, d: &Di) -> Di {
+        let data = match form {
+            Form::BufferLoad(_) => Source::ZERO,
+            Form::BufferStore(_) => Source { value: d.dst, kind: Kind::Vector, ..Source::ZERO },
+            _ => {
+                self.through =
+                    matches!(form, Form::FlatLoad(_) | Form::FlatStore(_)).then_some(Through::Flat);
+                return *d;
+            }
+        };
+        let offset = d.imm & field::OFFSET;
         self.through = Some(Through::Buffer(Buffer {
             descriptor: d.src[1].value,
             added: d.src[2],
-            offset: d.imm & field::OFFSET,
+            offset,
             bytes: bytes(moves),
             old: d.flags & flag::OLD_DESCRIPTOR != 0,
         }));
-        let data = Source { value: d.dst, kind: Kind::Vector, ..Source::ZERO };
-        let src =
-            [d.src[0], if matches!(form, Form::BufferStore(_)) { data } else { Source::ZERO }, Source::ZERO];
-        Di { src, dst2: 2, imm: d.imm & field::OFFSET, ..*d }
+        Di { src: [d.src[0], data, Source::ZERO], dst2: 2, imm: offset, ..*d }
     }
 
     /// The base of the descriptor at hand in `Rdx`, and in `Rcx` the largest offset in VADDR of an element that is inside. Leaves if it is

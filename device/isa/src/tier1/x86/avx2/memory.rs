@@ -38,24 +38,12 @@ impl Body<'_> {
     /// A load or store that there is code for.
     pub(crate) fn memory(&mut self, form: Form, d: &Di) {
         match form {
-            Form::GlobalLoad(moves) => self.load_global(moves, d),
-            Form::GlobalStore(moves) => self.store_global(registers(moves), d),
-            Form::FlatLoad(moves) => {
-                self.through = Some(Through::Flat);
-                self.load_global(moves, d);
-                self.through = None;
-            }
-            Form::FlatStore(moves) => {
-                self.through = Some(Through::Flat);
-                self.store_global(registers(moves), d);
-                self.through = None;
-            }
-            Form::BufferLoad(moves) => {
+            Form::GlobalLoad(moves) | Form::FlatLoad(moves) | Form::BufferLoad(moves) => {
                 let plain = self.global_element(form, moves, d);
                 self.load_global(moves, &plain);
                 self.through = None;
             }
-            Form::BufferStore(moves) => {
+            Form::GlobalStore(moves) | Form::FlatStore(moves) | Form::BufferStore(moves) => {
                 let plain = self.global_element(form, moves, d);
                 self.store_global(registers(moves), &plain);
                 self.through = None;
