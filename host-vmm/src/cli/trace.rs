@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 
+use belfry_traces::{Only, diff, summary, svg};
 use clap::{Args, Subcommand};
 
 use super::size::parse_size;
 use crate::output;
-use crate::trace::{
-    self, DEFAULT_SIZE, Format, Only, PROCESS_SIZE, ProcessesRecording, Recording, TraceOptions,
-};
+use crate::trace::{self, DEFAULT_SIZE, Format, PROCESS_SIZE, ProcessesRecording, Recording, TraceOptions};
 
 /// A timeline of a run.
 #[derive(Debug, Default, Args)]
@@ -81,15 +80,15 @@ pub(super) enum TraceVerb {
 /// Runs `belfry trace`.
 pub(super) fn trace(what: TraceVerb) -> anyhow::Result<u8> {
     match what {
-        TraceVerb::Summary { file } => output::write(trace::summary(&trace::read(&file)?).as_bytes()),
-        TraceVerb::Svg { file, output: None } => output::write(trace::svg(&trace::read(&file)?).as_bytes()),
+        TraceVerb::Summary { file } => output::write(summary(&trace::read(&file)?).as_bytes()),
+        TraceVerb::Svg { file, output: None } => output::write(svg(&trace::read(&file)?).as_bytes()),
         TraceVerb::Svg { file, output: Some(path) } => {
-            let picture = trace::svg(&trace::read(&file)?);
+            let picture = svg(&trace::read(&file)?);
             std::fs::write(&path, picture).map_err(|source| trace::TraceError::File { path, source })?;
         }
         TraceVerb::Diff { before, after } => {
             let (before, after) = (trace::read(&before)?, trace::read(&after)?);
-            output::write(trace::diff(&before, &after).as_bytes());
+            output::write(diff(&before, &after).as_bytes());
         }
     }
     Ok(0)

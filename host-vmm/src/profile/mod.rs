@@ -12,9 +12,9 @@ use belfry_device::Matrices;
 use belfry_device::chip::{Model, Shape};
 use belfry_device::profile::{KernelProfile, ProfileReport};
 use belfry_tools::profile::Block;
+use belfry_traces::demangled;
 
 use crate::symbols::Symbols;
-use crate::trace::demangled;
 
 /// Formats of a profile.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
@@ -56,7 +56,7 @@ pub fn render(processes: &[Process], gpu: Gpu, symbols: &mut Symbols, format: Fo
 
 /// Returns a kernel's name, or its address if it has no name.
 fn name(kernel: &KernelProfile) -> String {
-    if kernel.name.is_empty() { crate::trace::kernel(kernel.entry) } else { demangled(&kernel.name) }
+    if kernel.name.is_empty() { belfry_traces::kernel(kernel.entry) } else { demangled(&kernel.name) }
 }
 
 /// Assigns the symbols of a kernel to its addresses.

@@ -6,10 +6,10 @@ use belfry_device::profile::{KernelProfile, LINE, Pattern, Patterns, Resources};
 use belfry_isa::exec::Class;
 use belfry_isa::inst::WaveSize;
 use belfry_tools::profile::{self as readings, estimate};
+use belfry_traces::Time;
 
 use super::{Gpu, Process, name, offset, place, share};
 use crate::symbols::Symbols;
-use crate::trace::Time;
 
 /// Largest number of blocks of a kernel that are shown.
 const MAX_BLOCKS: usize = 8;

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use belfry_device::trace::{Contents, Ring, RingError, TraceSink};
+use belfry_traces::{Only, Time, Trace};
 use vm_memory::MmapRegion;
 
-use super::{Format, Only, Time, Trace, TraceError, write};
+use super::{Format, TraceError, write};
 use crate::output::note;
 
 /// Default size of the kept events in bytes.

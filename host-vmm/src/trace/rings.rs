@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use belfry_device::trace::{Contents, Ring, RingError};
 use belfry_kfd_hosted::prepared::RING_ENDING;
 use belfry_process::files::read as read_file;
+use belfry_traces::Trace;
 use tempfile::TempDir;
 
 use super::recording::{beside, open_trace, ring_size, save};
-use super::{MAX_FILE, Trace, TraceError, TraceOptions};
+use super::{MAX_FILE, TraceError, TraceOptions};
 use crate::output::note;
 
 /// A trace that the processes of a program record.

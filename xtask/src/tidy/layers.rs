@@ -16,6 +16,7 @@ const LAYERED: &[(&str, &[modules::Exception])] = &[
     ("device/isa/verify/src", &[]),
     ("device/report/src", &[]),
     ("device/tools/src", &[]),
+    ("device/traces/src", &[]),
     ("fuzz/src", &[]),
     ("guest-driver/core/src", &[]),
     (

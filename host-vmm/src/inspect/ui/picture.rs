@@ -12,7 +12,7 @@ use super::app::App;
 use super::draw;
 use super::link::Reply;
 use crate::inspect::{Client, InspectError, only};
-use crate::trace::svg::escaped;
+use belfry_traces::escaped;
 
 /// Looks at a page after each key, so that lists are filled before the next key.
 const LOOKS: u32 = 3;

@@ -6,7 +6,7 @@ use belfry_device::trace::{ARGUMENTS, Engine, Job, Kind, Owner, Record};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Bad, GpuOf, Trace};
+use crate::trace::{GpuOf, NoTrace, Trace};
 
 /// Name of the format in the object.
 const FORMAT: &str = "belfry-trace";
@@ -114,7 +114,12 @@ impl Event {
     }
 }
 
-pub(super) fn write(trace: &Trace, out: &mut impl io::Write) -> io::Result<()> {
+/// Writes a trace as one JSON object.
+///
+/// # Errors
+///
+/// A failure of `out`.
+pub fn write(trace: &Trace, out: &mut impl io::Write) -> io::Result<()> {
     let events = trace.records.iter().map(Event::from).collect();
     let (dropped, gpus) = (trace.dropped, trace.gpus.clone());
     let whole = Whole { format: FORMAT.to_owned(), version: 1, dropped, gpus, events };
@@ -122,15 +127,16 @@ pub(super) fn write(trace: &Trace, out: &mut impl io::Write) -> io::Result<()> {
     writeln!(out)
 }
 
-pub(super) fn read(bytes: &[u8]) -> Result<Trace, Bad> {
+pub(crate) fn read(bytes: &[u8]) -> Result<Trace, NoTrace> {
     let whole: Whole = serde_json::from_slice(bytes).map_err(|error| {
         let why = error.to_string();
-        if error.is_data() { Bad::Foreign(why) } else { Bad::Damaged(why) }
+        if error.is_data() { NoTrace::Foreign(why) } else { NoTrace::Damaged(why) }
     })?;
     if whole.format != FORMAT || whole.version != 1 {
-        return Err(Bad::Foreign(format!("it is {} of version {}", whole.format, whole.version)));
+        return Err(NoTrace::Foreign(format!("it is {} of version {}", whole.format, whole.version)));
     }
-    let unknown = |event: &Event| Bad::Damaged(format!("an event {:?} that it does not know", event.event));
+    let unknown =
+        |event: &Event| NoTrace::Damaged(format!("an event {:?} that it does not know", event.event));
     let records = whole.events.iter().map(|event| event.record().ok_or_else(|| unknown(event)));
     Ok(Trace { records: records.collect::<Result<_, _>>()?, dropped: whole.dropped, gpus: whole.gpus })
 }

@@ -2,10 +2,14 @@
 
 use std::io;
 
-use super::Trace;
+use crate::trace::Trace;
 
 /// Writes a row of names, and a row for each event.
-pub(super) fn write(trace: &Trace, out: &mut impl io::Write) -> io::Result<()> {
+///
+/// # Errors
+///
+/// A failure of `out`.
+pub fn write(trace: &Trace, out: &mut impl io::Write) -> io::Result<()> {
     writeln!(out, "time_ns,event,engine,gpu,process,vmid,queue,job,arguments,text")?;
     for record in &trace.records {
         let owner = record.owner;

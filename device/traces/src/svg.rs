@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 
 use belfry_device::trace::{Job, Kind, Record};
 
-use super::summary::{Analysis, name_of};
-use super::{Time, Trace};
+use crate::summary::{Analysis, name_of};
+use crate::time::Time;
+use crate::trace::Trace;
 
 /// Pixels of the whole run.
 const WIDTH: f64 = 1000.0;
@@ -64,7 +65,8 @@ fn bars(trace: &Trace, end: u64) -> Vec<Bar> {
 }
 
 /// Escapes a text for content or attributes of XML.
-pub(crate) fn escaped(text: &str) -> String {
+#[must_use]
+pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

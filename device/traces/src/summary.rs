@@ -5,8 +5,11 @@ use std::fmt::{self, Write as _};
 
 use belfry_device::trace::{Job, Kind, Record};
 
-use super::profiled::Profiled;
-use super::{Flows, Time, Trace, kernel, processes};
+use crate::flow::Flows;
+use crate::name::{kernel, processes};
+use crate::profiled::Profiled;
+use crate::time::Time;
+use crate::trace::Trace;
 
 /// Steps of a packet, in their order; the table has the time between each two next to each other that are both there.
 pub(super) const STEPS: [(&str, Kind); 6] = [

@@ -5,7 +5,9 @@ use std::str::FromStr;
 
 use belfry_device::trace::Kind;
 
-use super::{Flows, Trace};
+use crate::flow::Flows;
+use crate::name::kernel;
+use crate::trace::Trace;
 
 /// Properties that events must have; an empty list allows all.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -60,7 +62,7 @@ impl Only {
     }
 
     /// Keeps the wanted events of a trace; returns the number of events that were removed.
-    pub(super) fn keep(&self, trace: &mut Trace) -> usize {
+    pub fn keep(&self, trace: &mut Trace) -> usize {
         if *self == Self::default() {
             return 0;
         }
@@ -71,7 +73,7 @@ impl Only {
             let job = (record.owner.gpu, record.job);
             if record.kind == Kind::DispatchStart {
                 let address = record.argument("kernel_object").unwrap_or(0);
-                let name = if record.text.is_empty() { super::kernel(address) } else { record.text.clone() };
+                let name = if record.text.is_empty() { kernel(address) } else { record.text.clone() };
                 if self.kernels.iter().any(|kernel| name.contains(kernel.as_str())) {
                     jobs.insert(job);
                 }

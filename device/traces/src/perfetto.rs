@@ -6,11 +6,14 @@ use std::io;
 use belfry_device::trace::{ARGUMENTS, Counter, Engine, Job, Kind, Owner, PerWhat, Record, Way};
 use prost::Message as _;
 
-use super::schema::{
+use crate::flow::Flows;
+use crate::json;
+use crate::name::{kernel, processes};
+use crate::schema::{
     self, COUNTER, CounterDescriptor, DebugAnnotation, INSTANT, ProcessDescriptor, SLICE_BEGIN, SLICE_END,
     STATE_CLEARED, TracePacket, TrackDescriptor, TrackEvent, Value,
 };
-use super::{Bad, Flows, GpuOf, Trace, json, kernel, processes};
+use crate::trace::{GpuOf, NoTrace, Trace};
 
 /// The only sequence of packets.
 const SEQUENCE: u32 = 1;
@@ -259,7 +262,12 @@ impl Tracks<'_> {
     }
 }
 
-pub(super) fn write(trace: &Trace, out: &mut impl io::Write) -> io::Result<()> {
+/// Writes a trace for Perfetto's user interface.
+///
+/// # Errors
+///
+/// A failure of `out`.
+pub fn write(trace: &Trace, out: &mut impl io::Write) -> io::Result<()> {
     let flows = Flows::of(&trace.records);
     let processes = processes(&trace.records);
     let mut tracks = Tracks { written: BTreeMap::new(), gpus: &trace.gpus, processes };
@@ -327,12 +335,12 @@ fn packet(time: u64, event: TrackEvent) -> TracePacket {
     }
 }
 
-pub(super) fn read(bytes: &[u8]) -> Result<Trace, Bad> {
+pub(crate) fn read(bytes: &[u8]) -> Result<Trace, NoTrace> {
     // `Trace` has one field, 1, of messages.
     if bytes.first() != Some(&0x0a) {
-        return Err(Bad::Foreign("it begins as no form that it reads".to_owned()));
+        return Err(NoTrace::Foreign("it begins as no form that it reads".to_owned()));
     }
-    let whole = schema::Trace::decode(bytes).map_err(|error| Bad::Damaged(error.to_string()))?;
+    let whole = schema::Trace::decode(bytes).map_err(|error| NoTrace::Damaged(error.to_string()))?;
     let (mut trace, mut is_mine) = (Trace::default(), false);
     for packet in whole.packet {
         let Some(event) = packet.track_event else { continue };
@@ -348,11 +356,11 @@ pub(super) fn read(bytes: &[u8]) -> Result<Trace, Bad> {
         }
         let fields: BTreeMap<_, _> = fields.into_iter().collect();
         let Some(Value::Text(kind)) = fields.get(KIND) else { continue };
-        let unknown = || Bad::Damaged(format!("an event {kind:?} that it does not know"));
+        let unknown = || NoTrace::Damaged(format!("an event {kind:?} that it does not know"));
         trace.records.push(record(packet.timestamp.unwrap_or(0), kind, &fields).ok_or_else(unknown)?);
     }
     if !is_mine {
-        return Err(Bad::Foreign("it is Perfetto's form, and was not written by belfry".to_owned()));
+        return Err(NoTrace::Foreign("it is Perfetto's form, and was not written by belfry".to_owned()));
     }
     Ok(trace)
 }

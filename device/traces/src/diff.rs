@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::summary::{Analysis, OfKernel, percentile};
-use super::{Time, Trace};
+use crate::summary::{Analysis, OfKernel, percentile};
+use crate::time::Time;
+use crate::trace::Trace;
 
 /// Lists the kernels of two traces, side by side.
 #[must_use]
