@@ -11,8 +11,8 @@ use arbitrary::Arbitrary;
 use belfry_abi::kernel_descriptor::KernelDescriptor;
 use belfry_fuzz::allocation::{Counting, most_during};
 use belfry_fuzz::chips::{Choice, On};
-use belfry_fuzz::host::disasm;
 use belfry_isa::inst::Arch;
+use belfry_listing::list;
 use belfry_runtime::code_object::{CodeObject, unbundle};
 use libfuzzer_sys::fuzz_target;
 use object::elf::{FileHeader64, ProgramHeader64, SectionHeader64};
@@ -285,7 +285,7 @@ fuzz_target!(|on: On<Input>| {
         Ok(object) => accepted(&file, &object, input.base),
         Err(error) => {
             assert!(!error.to_string().is_empty());
-            assert!(disasm::list(&file, &mut Vec::new()).is_err(), "what is refused is not listed");
+            assert!(list(&file, &mut Vec::new()).is_err(), "what is refused is not listed");
         }
     }
 });
@@ -367,7 +367,7 @@ fn accepted(file: &[u8], object: &CodeObject, base: u64) {
         );
     }
     let mut text = Vec::new();
-    let listed = disasm::list(file, &mut text);
+    let listed = list(file, &mut text);
     let text = String::from_utf8(text).expect("a listing is text");
     if listed.is_ok() {
         // A changed bit of the flags may name another chip.

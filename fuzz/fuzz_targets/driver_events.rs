@@ -7,14 +7,9 @@
 
 use arbitrary::Arbitrary;
 use belfry_abi::driver_trace::{Chunk, Kind, MAGIC, NAME_BYTES, Record};
+use belfry_traces::driver::DriverEvents;
 use libfuzzer_sys::fuzz_target;
 use zerocopy::IntoBytes as _;
-
-#[allow(dead_code, reason = "guests use more of it")]
-#[path = "../../host-vmm/guest/src/driver_events.rs"]
-mod driver_events;
-
-use driver_events::DriverEvents;
 
 #[derive(Arbitrary, Debug)]
 struct Input {

@@ -12,7 +12,6 @@ pub mod chips;
 pub mod device;
 pub mod driver;
 pub mod hiq;
-pub mod host;
 pub mod kvm;
 pub mod memory;
 pub mod rig;

@@ -13,7 +13,6 @@
 
 pub mod bench;
 pub mod cli;
-pub mod disasm;
 pub mod doctor;
 pub mod doorbell;
 pub mod exec;

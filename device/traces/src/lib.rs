@@ -7,12 +7,14 @@
 //! | the choice of events that are kept | `only.rs` |
 //! | Perfetto's form | `perfetto.rs`, written and read with `schema.rs`, the part of the published schema that is used |
 //! | JSON and CSV | `json.rs`, `csv.rs` |
+//! | events of a guest's driver | `driver.rs` |
 //! | the packets that an event belongs to | `flow.rs` |
 //! | tables | `summary.rs`, `diff.rs`, `profiled.rs` |
 //! | pictures | `svg.rs` |
 
 pub mod csv;
 mod diff;
+pub mod driver;
 mod flow;
 pub mod json;
 mod name;

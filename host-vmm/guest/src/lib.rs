@@ -8,7 +8,7 @@
 //! | guests that go on from a snapshot | `session/kept.rs` |
 //! | the machine that runs it: QEMU, or Belfry's own | `host.rs`, `qemu/`, `kvm.rs` |
 //! | folders of the host, the network | `share.rs`, `network.rs` |
-//! | events of its driver | `driver_events.rs`, `session/driver_trace.rs` |
+//! | events of its driver | `session/driver_trace.rs` |
 //! | the user's terminal | `terminal.rs` |
 //! | guests with a system of their own | `system.rs` |
 //! | its kernel's output, and errors | `console.rs`, `error.rs` |
@@ -16,7 +16,6 @@
 mod channel;
 mod config;
 mod console;
-mod driver_events;
 mod error;
 mod host;
 mod kvm;
@@ -31,7 +30,6 @@ mod terminal;
 
 pub use config::{Accelerator, GuestConfig, KvmConfig, MachineConfig, QemuConfig, SystemConfig};
 pub use console::Console;
-pub use driver_events::{DriverEvents, DriverEventsError};
 pub use error::GuestError;
 pub use network::NetworkError;
 pub use phases::Phases;

@@ -18,7 +18,6 @@ use belfry_image::{Cache, GuestImage};
 use super::channel::{Channel, Next};
 use super::config::{GuestConfig, MachineConfig};
 use super::console::{Console, panic_of};
-use super::driver_events::DriverEvents;
 use super::host::Host;
 use super::kvm::KvmHost;
 use super::network;
@@ -28,6 +27,7 @@ use super::terminal::{Terminal, Typing};
 use crate::error::{GuestError, failed};
 use crate::phases::Phases;
 use crate::program::{Exit, ProgramId, Stream};
+use belfry_traces::driver::DriverEvents;
 use pending::Pending;
 
 /// Time limit of a step of the guest beyond the program's own time.

@@ -8,7 +8,7 @@ use belfry_device::chip;
 use belfry_process::files;
 use belfry_runtime::code_object::{CodeObjectError, unbundle};
 
-use crate::{disasm, output};
+use crate::output;
 
 /// Largest file of a program or a library with code objects that is read, in bytes.
 const MAX_FILE: u64 = 4 << 30;
@@ -29,7 +29,7 @@ pub(super) fn disassemble(file: &Path, chip: Option<&str>) -> anyhow::Result<u8>
     let content = files::read(file, MAX_FILE).with_context(|| file.display().to_string())?;
     let mut text = Vec::new();
     for object in objects(&content, chip).with_context(|| file.display().to_string())? {
-        disasm::list(&object, &mut text).with_context(|| file.display().to_string())?;
+        belfry_listing::list(&object, &mut text).with_context(|| file.display().to_string())?;
     }
     output::write(&text);
     Ok(0)

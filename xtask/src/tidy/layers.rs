@@ -84,6 +84,7 @@ const LAYERED: &[(&str, &[modules::Exception])] = &[
     ("host-vmm/guest/src", &[]),
     ("host-vmm/image/src", &[("guest", "module"), ("guest", "packed")]),
     ("host-vmm/inspect/src", &[]),
+    ("host-vmm/listing/src", &[]),
     ("host-vmm/machine/src", &[("gate", "vcpu"), ("machine", "running")]),
     ("host-vmm/opencl/src", &[]),
     ("host-vmm/process/src", &[]),

@@ -3,9 +3,9 @@
 use belfry_channel::{Request, VERSION};
 
 use super::super::console::Console;
-use super::super::driver_events::DriverEvents;
 use super::Guest;
 use crate::error::GuestError;
+use belfry_traces::driver::DriverEvents;
 
 /// Largest number of events that wait in the driver, 40 bytes each: more than a guest has in the 50 ms after which
 /// init takes them.

@@ -9,7 +9,6 @@ use belfry_machine::snapshot::{Saver, Snapshot};
 use serde::{Deserialize, Serialize};
 
 use super::super::channel::Channel;
-use super::super::driver_events::DriverEvents;
 use super::super::host::Host as _;
 use super::super::kvm::KvmHost;
 use super::Guest;
@@ -17,6 +16,7 @@ use super::pending::Pending;
 use crate::error::{GuestError, failed};
 use crate::phases::Phases;
 use crate::program::ProgramId;
+use belfry_traces::driver::DriverEvents;
 
 /// Note that is kept with the snapshot of a guest.
 #[derive(Clone, Debug, Eq, PartialEq, Deserialize, Serialize)]

@@ -1,4 +1,4 @@
-//! `belfry disasm`: the contents of a code object: its kernels, the way they are started, and their code with labels.
+//! Listings of code objects: kernels, the way they are started, and their code with labels.
 
 mod kernels;
 
@@ -13,9 +13,9 @@ use belfry_runtime::code_object::{CodeObject, CodeObjectError, runs_on};
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SectionKind, SymbolKind};
 use zerocopy::FromBytes as _;
 
-/// Reason for a file that cannot be disassembled.
+/// Reason for a file that cannot be listed.
 #[derive(Debug, thiserror::Error)]
-pub enum DisasmError {
+pub enum ListingError {
     /// The file is not a code object.
     #[error(transparent)]
     CodeObject(#[from] CodeObjectError),
@@ -55,13 +55,13 @@ struct Function<'a> {
 /// # Errors
 ///
 /// A file that is no code object, a processor that is not known, or a failed write.
-pub fn list(file: &[u8], out: &mut dyn Write) -> Result<(), DisasmError> {
+pub fn list(file: &[u8], out: &mut dyn Write) -> Result<(), ListingError> {
     let object = CodeObject::parse(file)?;
     let processor = object.target().split(':').next().unwrap_or_default();
     // Code for a kind of processors is listed as that of the first chip of the kind.
     let model = match MODELS.iter().find(|model| runs_on(processor, model.name)) {
         Some(model) => model,
-        None => Model::named(processor).map_err(DisasmError::Target)?,
+        None => Model::named(processor).map_err(ListingError::Target)?,
     };
     let generation = model.generation;
     let arch = generation.arch;
@@ -133,12 +133,12 @@ fn with_target(text: &str, line: &Line, labels: &BTreeMap<u64, usize>) -> String
 
 /// Returns the functions of all code sections in address order; code outside of any symbol belongs to the function
 /// before it.
-fn functions<'a>(elf: &object::File<'a>, object: &CodeObject) -> Result<Vec<Function<'a>>, DisasmError> {
+fn functions<'a>(elf: &object::File<'a>, object: &CodeObject) -> Result<Vec<Function<'a>>, ListingError> {
     let mut functions = Vec::new();
     for section in elf.sections().filter(|section| section.kind() == SectionKind::Text) {
         let data = section.data()?;
         let start = section.address();
-        let section_end = start.checked_add(data.len() as u64).ok_or_else(|| DisasmError::Section {
+        let section_end = start.checked_add(data.len() as u64).ok_or_else(|| ListingError::Section {
             name: section.name().unwrap_or_default().to_owned(),
             address: start,
             size: data.len() as u64,

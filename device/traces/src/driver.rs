@@ -211,7 +211,5 @@ fn name(low: u64, high: u64) -> String {
     name.chars().map(|one| if one.is_control() { '?' } else { one }).collect()
 }
 
-// The path is needed because the fuzz target includes this file from another place.
 #[cfg(test)]
-#[path = "driver_events/tests.rs"]
 mod tests;
