@@ -6,15 +6,20 @@ use std::time::Instant;
 use anyhow::{bail, ensure};
 use belfry_runtime::Runtime;
 
-use crate::EXAMPLES;
+use crate::example::Example;
 
 /// The examples that are not run: this one, and the one that needs to be told what to launch.
 const LEFT_OUT: [&str; 2] = ["all", "launch"];
 
-pub(crate) fn run(runtime: &Runtime, args: &[String], out: &mut dyn Write) -> anyhow::Result<()> {
+pub(crate) fn run(
+    examples: &[Example],
+    runtime: &Runtime,
+    args: &[String],
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
     ensure!(args.is_empty(), "all takes no arguments");
     let mut failed = Vec::new();
-    for example in EXAMPLES.iter().filter(|example| !LEFT_OUT.contains(&example.name)) {
+    for example in examples.iter().filter(|example| !LEFT_OUT.contains(&example.name)) {
         let started = Instant::now();
         let mut said = Vec::new();
         let result = (example.run)(runtime, &[], &mut said);

@@ -6,6 +6,7 @@ mod all;
 mod barriers_and_signals;
 mod context_save;
 mod copy_engines;
+mod example;
 mod gemm;
 mod gpuinfo;
 mod grid_sync;
@@ -32,17 +33,7 @@ pub use verify::{WRONG_RESULT, WrongResult};
 use anyhow::{Context, bail};
 use belfry_runtime::Runtime;
 
-type Run = fn(&Runtime, &[String], &mut dyn Write) -> anyhow::Result<()>;
-
-struct Example {
-    name: &'static str,
-    summary: &'static str,
-    run: Run,
-}
-
-const fn example(name: &'static str, summary: &'static str, run: Run) -> Example {
-    Example { name, summary, run }
-}
+use example::{Example, example};
 
 const EXAMPLES: &[Example] = &[
     example("vector-add", "adds two vectors of floats: vector-add [COUNT]", vector_add::run),
@@ -71,9 +62,14 @@ const EXAMPLES: &[Example] = &[
     ),
     example("stop-endless", "stops an endless kernel: stop-endless [WORKGROUPS]", stop_endless::run),
     example("gpuinfo", "prints what the driver says about the GPU", gpuinfo::run),
-    example("all", "all of these, one after the other, a line for each", all::run),
+    example("all", "all of these, one after the other, a line for each", every),
     example("launch", "launches a kernel of any code object: launch --help", launch::run),
 ];
+
+/// Runs all others.
+fn every(runtime: &Runtime, args: &[String], out: &mut dyn Write) -> anyhow::Result<()> {
+    all::run(EXAMPLES, runtime, args, out)
+}
 
 /// Names of the examples, in the order they are listed in.
 pub const NAMES: &[&str] = &{

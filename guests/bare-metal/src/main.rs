@@ -18,6 +18,7 @@ mod gpu;
 mod memory;
 mod pci;
 mod process;
+mod queue;
 mod registers;
 mod rings;
 mod shader;
@@ -31,7 +32,8 @@ use belfry_abi::pci::{BAR_DOORBELLS, BAR_REGISTERS, BAR_VRAM};
 
 use crate::cpu::{Serial, exit, say};
 use crate::gpu::Gpu;
-use crate::process::{Process, Queue};
+use crate::process::Process;
+use crate::queue::Queue;
 use crate::rings::Rings;
 
 /// Work-items, and elements of each vector.

@@ -9,7 +9,8 @@ use crate::cpu::{self, say};
 use crate::gpu::Gpu;
 use crate::memory::{self, peek};
 use crate::pci;
-use crate::process::{PACKETS, Process, Queue};
+use crate::process::Process;
+use crate::queue::{PACKETS, Queue};
 use crate::rings::Rings;
 use crate::user::{self, ticks};
 

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::race::{COUNTERS, Numbers};
+use crate::numbers::{COUNTERS, Numbers};
 
 const DEBUGFS: &str = "/sys/kernel/debug";
 /// Longest time a killed process may take to be gone, and a process that is not killed to end.

@@ -9,6 +9,7 @@ pub mod command;
 pub mod disk;
 pub mod kills;
 mod nodes;
+mod numbers;
 pub mod partitions;
 pub mod proc_files;
 pub mod processor;
@@ -20,6 +21,7 @@ pub mod suspend;
 pub mod svm;
 pub mod syncobj;
 pub mod unbind;
+mod waiting;
 
 use std::io::Write;
 use std::path::Path;
@@ -27,6 +29,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use belfry_runtime::{Condition, Gpu, Runtime};
+
+pub use waiting::wait_for;
+
+use waiting::{PATIENCE, publish};
 
 /// The code objects of `tests/kernels/probe.cl`.
 const PROBES: &[(&str, &[u8])] = &[
@@ -53,9 +59,6 @@ const WORDS: usize = 1024;
 const OUT_OF_REACH: usize = 4 << 20;
 /// Word that [`hold`] keeps in its buffer.
 pub const SECRET: u32 = 0x5ec2_e701;
-/// Longest time a role waits for another one.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// Runs one role by name; `arguments` are its own.
 ///
 /// # Errors
@@ -185,27 +188,4 @@ pub fn illegal(runtime: &Runtime, out: &mut dyn Write) -> Result<()> {
     ensure!(words.to_vec() == [1, 0], "the wave did not stop at the instruction: {:?}", words.to_vec());
     writeln!(out, "illegal: refused with {error}")?;
     Ok(())
-}
-
-/// Writes a file that appears complete or not at all.
-fn publish(path: &Path, text: &str) -> Result<()> {
-    let partial = path.with_extension("partial");
-    std::fs::write(&partial, text)?;
-    std::fs::rename(&partial, path).with_context(|| format!("publishing {}", path.display()))
-}
-
-/// Waits until a file exists and returns its text.
-///
-/// # Errors
-///
-/// When it does not appear.
-pub fn wait_for(path: &Path) -> Result<String> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Ok(text) = std::fs::read_to_string(path) {
-            return Ok(text);
-        }
-        ensure!(Instant::now() < deadline, "{} did not appear", path.display());
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }

@@ -21,10 +21,9 @@ use belfry_abi::kfd::svm::KFD_IOCTL_SVM_ATTR_ACCESS;
 use belfry_runtime::Runtime;
 
 use crate::nodes::{Mapping, Nodes, PAGE, function, write_driver};
+use crate::numbers::{COUNTERS, Numbers};
 use crate::svm::{Area, attribute, set};
 
-/// File of the children's counters, which they all map.
-pub(crate) const COUNTERS: &str = "/tmp/race-counters";
 /// Threads of one child.
 const THREADS: u64 = 3;
 
@@ -41,26 +40,6 @@ const ANSWERED: usize = 3;
 const REFUSED: usize = 4;
 const WORKED: usize = 5;
 const NAMES: [&str; 6] = ["opened", "mapped", "touched", "answered", "refused", "worked"];
-
-/// Numbers that look random and are the same for the same seed.
-pub(crate) struct Numbers(u64);
-
-impl Numbers {
-    pub(crate) const fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % end
-    }
-
-    fn sleep_ms(&mut self, end: u64) {
-        thread::sleep(Duration::from_micros(self.below(end * 1000)));
-    }
-}
 
 fn counters() -> Result<Mapping> {
     let file = File::options().read(true).write(true).open(COUNTERS).context(COUNTERS)?;
@@ -108,7 +87,7 @@ pub fn run(rounds: u64, out: &mut dyn Write) -> Result<()> {
 }
 
 fn rebind(rounds: u64, counters: &Mapping) -> Result<()> {
-    let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
+    let mut numbers = Numbers::new(0x9e37_79b9_7f4a_7c15);
     let function = function()?;
     for round in 0..rounds {
         numbers.sleep_ms(300);
@@ -136,7 +115,7 @@ fn wait_for_work(counters: &Mapping) -> Result<()> {
 
 /// Starts one child after the other, and kills those that last; every other child that works may take its time.
 fn supervise(kind: &str, seed: u64, stop: &AtomicBool) -> Result<()> {
-    let mut numbers = Numbers(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
+    let mut numbers = Numbers::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
     let mut unhurried = false;
     while !stop.load(Ordering::Relaxed) {
         unhurried = kind == "work" && !unhurried;
@@ -192,7 +171,7 @@ pub fn child(kind: &str, seed: u64) -> Result<()> {
                 for thread in 0..THREADS {
                     let counters = &counters;
                     scope.spawn(move || {
-                        let mut numbers = Numbers(seed.wrapping_add(thread * 0x1234_5677) | 1);
+                        let mut numbers = Numbers::new(seed.wrapping_add(thread * 0x1234_5677) | 1);
                         for _ in 0..20 {
                             // An error ends one go, not the child.
                             let _ = use_files(&mut numbers, counters);

@@ -15,8 +15,8 @@ use belfry_abi::kfd::memory::{
     ImportDmabufArgs,
 };
 
-use crate::PATIENCE;
 use crate::nodes::{Mapping, Nodes, PAGE};
+use crate::waiting::PATIENCE;
 
 /// Bytes that are shared.
 const SIZE: usize = 5 * PAGE;

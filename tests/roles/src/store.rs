@@ -13,7 +13,8 @@ use belfry_abi::kfd::memory::AllocFlags;
 use belfry_runtime::Runtime;
 
 use crate::nodes::{Mapping, Nodes};
-use crate::{PATIENCE, probe, publish, work};
+use crate::waiting::{PATIENCE, publish};
+use crate::{probe, work};
 
 /// Words that a kernel stores: enough for it to take its time.
 const WORDS: usize = 1 << 20;

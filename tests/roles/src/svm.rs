@@ -21,7 +21,7 @@ use belfry_abi::kfd::svm::*;
 use belfry_runtime::{Buffer, Completion, Condition, Kernel, KernelArg, Queue, Runtime};
 
 use crate::nodes::{Nodes, PAGE};
-use crate::{PATIENCE, publish};
+use crate::waiting::{PATIENCE, publish};
 
 /// Words of a page.
 const WORDS: usize = PAGE / 4;
