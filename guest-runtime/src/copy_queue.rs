@@ -13,11 +13,11 @@ use belfry_abi::sdma::{
 use belfry_abi::signal::SIGNAL_VALUE_OFFSET;
 use zerocopy::{FromZeros as _, IntoBytes};
 
+use crate::doorbell::DoorbellPage;
 use crate::generation::Generation;
-use crate::gpu::GpuInner;
 use crate::memory::{Allocation, Buffer, HostAccess, MemoryKind, Pod};
+use crate::opened::GpuInner;
 use crate::queue::QueueError;
-use crate::queue::doorbell::DoorbellPage;
 use crate::reservation::PAGE;
 use crate::signal::{Condition, Signal, SignalError};
 
@@ -70,7 +70,7 @@ impl CopyQueue {
             Ok(doorbell) => doorbell,
             Err(error) => {
                 destroy(gpu, args.queue_id);
-                return Err(error);
+                return Err(error.into());
             }
         };
         let (id, doorbell_offset) = (args.queue_id, args.doorbell_offset);

@@ -1,20 +1,18 @@
 //! A GPU: where memory, signals, queues and loaded code come from.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::Arc;
 
 use belfry_abi::kfd::aperture::ProcessDeviceApertures;
 use belfry_abi::kfd::misc::GetClockCountersArgs;
 
-use crate::Error;
 use crate::code_object::{CodeObject, unbundle};
 use crate::copy_queue::CopyQueue;
-use crate::kernarg::KernargPool;
+use crate::error::Error;
 use crate::kernel::{Kernel, Module};
-use crate::memory::{Allocation, MemoryKind, Pool};
-use crate::process::{Process, lock};
-use crate::queue::doorbell::DoorbellPage;
+use crate::memory::{MemoryKind, Pool};
+use crate::opened::GpuInner;
+use crate::process::Process;
 use crate::queue::{Queue, QueueError, QueueOptions, icache};
 use crate::signal::Signal;
 use crate::topology::Agent;
@@ -25,27 +23,9 @@ pub struct Gpu {
     pub(crate) inner: Arc<GpuInner>,
 }
 
-pub(crate) struct GpuInner {
-    pub(crate) process: Arc<Process>,
-    pub(crate) agent: Agent,
-    pub(crate) apertures: ProcessDeviceApertures,
-    pub(crate) kernargs: Arc<KernargPool>,
-    /// Counts code uploads: a queue that has not seen the latest invalidates the instruction caches first.
-    code_generation: AtomicU64,
-    /// PM4 that invalidates the instruction caches.
-    pub(crate) icache_invalidate: Allocation,
-    doorbells: Mutex<Weak<DoorbellPage>>,
-}
-
 impl fmt::Debug for Gpu {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Gpu").field(&self.inner.agent.gfx_name()).finish()
-    }
-}
-
-impl fmt::Debug for GpuInner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GpuInner").field("agent", &self.agent).finish_non_exhaustive()
     }
 }
 
@@ -56,16 +36,7 @@ impl Gpu {
         apertures: ProcessDeviceApertures,
     ) -> Result<Self, Error> {
         let code = icache::make(&process.kfd, &agent)?;
-        let inner = GpuInner {
-            process: Arc::clone(process),
-            kernargs: Arc::new(KernargPool::new(Arc::clone(&process.kfd), agent.gpu_id)),
-            agent,
-            apertures,
-            code_generation: AtomicU64::new(0),
-            icache_invalidate: code,
-            doorbells: Mutex::new(Weak::new()),
-        };
-        Ok(Self { inner: Arc::new(inner) })
+        Ok(Self { inner: Arc::new(GpuInner::new(process, agent, apertures, code)) })
     }
 
     /// Properties of the GPU in the topology.
@@ -195,27 +166,5 @@ impl Gpu {
     /// Places of the LDS and scratch apertures.
     pub fn apertures(&self) -> &ProcessDeviceApertures {
         &self.inner.apertures
-    }
-}
-
-impl GpuInner {
-    pub(crate) fn code_generation(&self) -> u64 {
-        self.code_generation.load(Ordering::Acquire)
-    }
-
-    /// New code is in memory.
-    pub(crate) fn code_uploaded(&self) {
-        self.code_generation.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// The process's doorbell page, mapped once while any queue uses it.
-    pub(crate) fn doorbells(&self, offset: u64) -> Result<Arc<DoorbellPage>, QueueError> {
-        let mut current = lock(&self.doorbells);
-        if let Some(page) = current.upgrade() {
-            return Ok(page);
-        }
-        let page = Arc::new(DoorbellPage::map(&self.process.kfd, offset)?);
-        *current = Arc::downgrade(&page);
-        Ok(page)
     }
 }

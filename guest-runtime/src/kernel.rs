@@ -1,16 +1,19 @@
 //! Loaded code and its kernels.
 
+pub mod launch;
+
 use std::any::Any;
 use std::sync::Arc;
 
 use belfry_abi::kernel_descriptor::KernelDescriptor;
 
-use crate::Error;
 use crate::code_object::{CodeObject, CodeObjectError, KernelInfo};
-use crate::gpu::GpuInner;
-use crate::launch::Launch;
+use crate::error::Error;
 use crate::memory::{Allocation, HostAccess, MemoryKind};
+use crate::opened::GpuInner;
 use crate::queue::Queue;
+
+use launch::Launch;
 
 /// A code object in the GPU's memory.
 #[derive(Debug, Clone)]

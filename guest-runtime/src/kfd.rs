@@ -1,6 +1,8 @@
 //! One safe method per KFD ioctl the runtime uses.
 #![expect(unsafe_code, reason = "ioctls take pointers to their argument structs")]
 
+mod host_path;
+
 use std::fmt;
 
 use belfry_abi::kfd::aperture::{GetProcessAperturesNewArgs, ProcessDeviceApertures};
@@ -17,8 +19,9 @@ use belfry_abi::kfd::queue::{
 };
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
-use crate::host_path::HostPath;
 use crate::transport::{Errno, Node, Transport};
+
+use host_path::HostPath;
 
 /// First interface version whose events carry an age, so that a waiter can tell that it missed one.
 const EVENT_AGE_VERSION: (u32, u32) = (1, 14);

@@ -29,14 +29,16 @@
 
 pub mod code_object;
 pub mod copy_queue;
+mod doorbell;
+mod error;
 mod generation;
 mod gpu;
-mod host_path;
 pub mod kernarg;
 pub mod kernel;
 mod kfd;
-pub mod launch;
+mod launch_error;
 pub mod memory;
+mod opened;
 mod process;
 pub mod queue;
 mod reservation;
@@ -48,11 +50,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use copy_queue::CopyQueue;
+pub use error::Error;
 pub use gpu::Gpu;
 pub use kernarg::{KernelArg, Scalar};
+pub use kernel::launch::{self, Launch};
 pub use kernel::{Kernel, Module};
 pub use kfd::KfdError;
-pub use launch::Launch;
 pub use memory::{Buffer, MemoryKind, Pool};
 pub use process::MemoryFault;
 pub use queue::{Completion, Queue, QueueOptions};
@@ -62,42 +65,6 @@ pub use topology::Agent;
 use kfd::Kfd;
 use process::Process;
 use transport::{LinuxTransport, Transport};
-
-/// Anything that can go wrong between a program and its GPU.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// The device files could not be opened.
-    #[error(transparent)]
-    Open(#[from] transport::OpenError),
-    /// The topology could not be read.
-    #[error(transparent)]
-    Topology(#[from] topology::TopologyError),
-    /// The system has no GPU.
-    #[error("the system has no GPU")]
-    NoGpu,
-    /// The driver refused a request.
-    #[error(transparent)]
-    Driver(#[from] KfdError),
-    /// Memory could not be allocated, or a copy would leave its buffer.
-    #[error(transparent)]
-    Memory(#[from] memory::MemoryError),
-    /// A wait on a signal failed.
-    #[error(transparent)]
-    Signal(#[from] signal::SignalError),
-    /// A queue could not be made, or stopped.
-    #[error(transparent)]
-    Queue(#[from] queue::QueueError),
-    /// A code object was not accepted.
-    #[error(transparent)]
-    CodeObject(#[from] code_object::CodeObjectError),
-    /// Arguments do not fit the kernel.
-    #[error(transparent)]
-    Argument(#[from] kernarg::ArgumentError),
-    /// A launch cannot be.
-    #[error(transparent)]
-    Launch(#[from] launch::LaunchError),
-}
 
 /// An open connection to the driver, and the agents it offers.
 ///

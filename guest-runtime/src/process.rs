@@ -13,7 +13,6 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::kfd::{Kfd, KfdError};
 use crate::memory::{Allocation, HostAccess, MemoryError, MemoryKind};
-use crate::signal::Slot;
 
 /// Time for which a waiter polls before it sleeps: longer than a small kernel takes, shorter than a time
 /// slice.
@@ -77,6 +76,15 @@ impl Event {
 struct EventPage {
     page: Allocation,
     memory: Event,
+}
+
+/// Memory of one signal and the event that goes with it.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) page: Arc<Allocation>,
+    pub(crate) offset: usize,
+    pub(crate) event: Option<Event>,
+    pub(crate) mailbox: u64,
 }
 
 #[derive(Debug)]

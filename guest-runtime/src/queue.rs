@@ -2,7 +2,6 @@
 
 mod completion;
 mod context;
-pub(crate) mod doorbell;
 mod error;
 pub(crate) mod icache;
 mod ring;
@@ -26,14 +25,14 @@ use belfry_abi::kfd::queue::{
 use belfry_abi::kfd::topology::NUM_GWS;
 use zerocopy::{FromZeros, transmute};
 
+use crate::doorbell::DoorbellPage;
 use crate::generation::Generation;
-use crate::gpu::GpuInner;
 use crate::memory::{Allocation, HostAccess, MemoryKind};
+use crate::opened::GpuInner;
 use crate::process::{MemoryFault, lock};
 use crate::reservation::PAGE;
 use crate::signal::Signal;
 pub use context::SavedContext;
-use doorbell::DoorbellPage;
 use ring::{Packet, Ring};
 use save_area::SaveArea;
 use scratch::Scratch;
@@ -165,7 +164,7 @@ impl Queue {
             Ok(doorbell) => doorbell,
             Err(error) => {
                 destroy(gpu, args.queue_id);
-                return Err(error);
+                return Err(error.into());
             }
         };
         let inner = QueueInner {

@@ -12,7 +12,7 @@ use zerocopy::FromZeros;
 
 use crate::kfd::KfdError;
 use crate::memory::{Allocation, HostAccess, MemoryError, MemoryKind};
-use crate::process::{Event, MemoryFault, Process};
+use crate::process::{Event, MemoryFault, Process, Slot};
 use crate::reservation::PAGE;
 
 /// Why a wait ended without its condition.
@@ -50,15 +50,6 @@ impl Condition {
             Self::AtLeast(operand) => value >= operand,
         }
     }
-}
-
-/// Memory of one signal and the event that goes with it.
-#[derive(Debug)]
-pub(crate) struct Slot {
-    page: Arc<Allocation>,
-    offset: usize,
-    pub(crate) event: Option<Event>,
-    mailbox: u64,
 }
 
 /// A signal: clones share one value.

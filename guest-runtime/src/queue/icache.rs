@@ -6,9 +6,9 @@ use belfry_abi::aql::{AmdFormat, PM4_IB_DW_REMAIN, PacketHeader, PacketType, Pm4
 use zerocopy::{FromZeros, IntoBytes, transmute};
 
 use crate::generation::Generation;
-use crate::gpu::GpuInner;
 use crate::kfd::Kfd;
 use crate::memory::{Allocation, HostAccess, MemoryError, MemoryKind};
+use crate::opened::GpuInner;
 use crate::topology::Agent;
 
 /// `PACKET3(PACKET3_INDIRECT_BUFFER, 2)`.

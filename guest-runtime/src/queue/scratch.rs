@@ -6,8 +6,8 @@ use belfry_abi::aql::{AmdQueue, TmpringSize};
 
 use super::QueueError;
 use crate::generation::Generation;
-use crate::gpu::GpuInner;
 use crate::memory::{Allocation, HostAccess, MemoryKind};
+use crate::opened::GpuInner;
 use crate::topology::Agent;
 
 /// Most lanes of a workgroup, all of which must be able to hold scratch at once.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use belfry_abi::kfd::mmap::KFD_DOORBELL_PROCESS_SLICE;
 
-use super::QueueError;
 use crate::kfd::{Kfd, KfdError};
 use crate::transport::{Errno, Node, Protection};
 
@@ -24,7 +23,7 @@ unsafe impl Sync for DoorbellPage {}
 
 impl DoorbellPage {
     /// Maps the page that `doorbell_offset` of CREATE_QUEUE names.
-    pub(crate) fn map(kfd: &Arc<Kfd>, doorbell_offset: u64) -> Result<Self, QueueError> {
+    pub(crate) fn map(kfd: &Arc<Kfd>, doorbell_offset: u64) -> Result<Self, KfdError> {
         let offset = doorbell_offset & !(KFD_DOORBELL_PROCESS_SLICE - 1);
         let len = KFD_DOORBELL_PROCESS_SLICE as usize;
         // SAFETY: no address is given, so nothing is replaced.

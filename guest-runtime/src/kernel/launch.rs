@@ -5,11 +5,13 @@ use std::sync::Arc;
 use belfry_abi::aql::{FENCE_SCOPE_SYSTEM, KernelDispatchPacket, PacketHeader, PacketType};
 use zerocopy::{FromZeros, transmute};
 
-use crate::Error;
+use super::Kernel;
+use crate::error::Error;
 use crate::kernarg::{Arguments, Geometry, HiddenValues, KernelArg, lay_out};
-use crate::kernel::Kernel;
 use crate::queue::{Completion, Queue};
 use crate::signal::Signal;
+
+pub use crate::launch_error::LaunchError;
 
 /// Bytes of LDS a workgroup may have where the topology does not say.
 const DEFAULT_LDS: u64 = 64 << 10;
@@ -17,62 +19,6 @@ const DEFAULT_LDS: u64 = 64 << 10;
 const DEFAULT_BLOCK: u32 = 256;
 /// Stack of kernels whose need the compiler could not tell, in bytes per work-item.
 const DYNAMIC_STACK: u32 = 4096;
-
-/// Why a launch cannot be.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum LaunchError {
-    /// A dimension of grid or block is zero.
-    #[error("the {what} {extent:?} of kernel `{kernel}` has a zero")]
-    Empty {
-        /// The kernel.
-        kernel: String,
-        /// `grid` or `block`.
-        what: &'static str,
-        /// Extent that was given.
-        extent: [u32; 3],
-    },
-    /// The block is larger than the kernel was compiled for.
-    #[error(
-        "a block of {block:?} has {items} work-items, kernel `{kernel}` was compiled for {limit} at most"
-    )]
-    BlockTooLarge {
-        /// The kernel.
-        kernel: String,
-        /// Block that was given.
-        block: [u32; 3],
-        /// Work-items of it.
-        items: u64,
-        /// Most there may be.
-        limit: u32,
-    },
-    /// The kernel requires another block.
-    #[error("kernel `{kernel}` requires a block of {required:?}, {block:?} was given")]
-    BlockRequired {
-        /// The kernel.
-        kernel: String,
-        /// Block that was given.
-        block: [u32; 3],
-        /// Block that the source requires.
-        required: [u32; 3],
-    },
-    /// More LDS than a workgroup can have.
-    #[error("kernel `{kernel}` would use {bytes} bytes of LDS, a workgroup has {limit}")]
-    Lds {
-        /// The kernel.
-        kernel: String,
-        /// Bytes of LDS, all together.
-        bytes: u64,
-        /// Most there may be.
-        limit: u64,
-    },
-    /// Queue and kernel are on different GPUs.
-    #[error("kernel `{kernel}` is loaded on another GPU than the queue's")]
-    ForeignQueue {
-        /// The kernel.
-        kernel: String,
-    },
-}
 
 /// Work-items in up to three dimensions: a number, a pair, a triple or an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use belfry_abi::kfd::memory::AllocFlags;
 
-use crate::kfd::{Kfd, KfdError};
+use super::{Kfd, KfdError};
 use crate::reservation::{PAGE, Reservation};
 use crate::transport::{Errno, Node, Protection};
 
