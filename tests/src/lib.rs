@@ -15,8 +15,8 @@ use anyhow::{Context as _, Result, bail};
 use belfry_embedded::PARTS;
 use belfry_guest::{Guest, GuestError, ProgramId};
 use belfry_image::artifacts::rust_sources;
+use belfry_image::kasan;
 use belfry_image::module::core_object::CoreInputs;
-use belfry_image::module::kasan;
 use belfry_image::{Cache, Freshness, GuestImage, Progress};
 
 pub use built::guest_roles;
@@ -27,7 +27,7 @@ pub use built::guest_roles;
 ///
 /// When a part cannot be had; the error names it, and the way to get it.
 pub fn guest_image(cache: &Cache) -> Result<GuestImage> {
-    Ok(GuestImage::prepare(cache, &PARTS, Freshness::Cached, &Progress::new())?)
+    Ok(belfry_image::prepare(cache, &PARTS, Freshness::Cached, &Progress::new())?)
 }
 
 /// The guest of [`guest_image`] on a kernel with KASAN and lockdep, which is built on first use, for up to an hour.

@@ -34,7 +34,7 @@ impl Nested {
     pub fn boot(progress: &Progress) -> Result<Self> {
         let cache = Cache::open()?;
         // With modules for root file systems, shared folders and networks; only packed guests of this tier have them.
-        let inner = guest_image(&cache)?.with_root(&cache)?;
+        let inner = belfry_image::with_root(guest_image(&cache)?, &cache)?;
         let bare_metal = belfry_image::bare_metal::obtain(&cache, &PARTS)?;
         let directory = tempfile::tempdir()?;
         // A program without shared libraries, as every belfry is; its debug sections would fill L1's memory.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use belfry_device::{Gpu, GpuConfig};
-use belfry_image::{Cache, GuestImage};
+use belfry_image::{Cache, GuestImage, ImageError};
 use belfry_machine::snapshot::{Saver, Snapshot};
 use belfry_machine::{Config, Initramfs, KvmError, Machine, Running, SharedFolder};
 
@@ -61,7 +61,7 @@ impl KvmHost {
         let keyboard = config.terminal.as_ref().map(|_| UnixStream::pair()).transpose();
         let (keyboard, keys) = keyboard.map_err(failed("the guest's terminal"))?.unzip();
         let machine = Machine::new(Config {
-            initramfs: Some(Initramfs::Bytes(image.initramfs()?)),
+            initramfs: Some(Initramfs::Bytes(image.initramfs().map_err(ImageError::from)?)),
             command_line: config.command_line(),
             memory: config.memory,
             cpus,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use belfry_embedded::PARTS;
-use belfry_image::{Cache, Freshness, GuestImage, Progress, artifacts, dkms, packed, rootfs};
+use belfry_image::{Cache, Freshness, Progress, artifacts, dkms, packed, rootfs};
 use belfry_machine::DiskConfig;
 use clap::{Args, Subcommand};
 
@@ -78,7 +78,7 @@ pub(super) fn image(args: &ImageArgs) -> anyhow::Result<u8> {
         return root_file_system(&cache, name.as_deref(), freshness, &progress);
     }
     let qemu = artifacts::qemu(&cache, freshness, &progress)?;
-    let image = GuestImage::prepare(&cache, &PARTS, freshness, &progress)?;
+    let image = belfry_image::prepare(&cache, &PARTS, freshness, &progress)?;
     if let Some(directory) = &args.pack {
         let bare_metal = belfry_image::bare_metal::obtain(&cache, &PARTS)?;
         packed::write(&image, Some(&bare_metal), directory)?;

@@ -18,7 +18,7 @@ use belfry_embedded::PARTS;
 use belfry_guest::qemu::{accelerator_is_forced, choose_accelerator};
 use belfry_guest::{Accelerator, Guest, GuestConfig, GuestError, MachineConfig, QemuConfig, Stream};
 use belfry_image::dkms::{self, DkmsError};
-use belfry_image::{Cache, Freshness, GuestImage, ImageError, Progress, artifacts};
+use belfry_image::{Cache, Freshness, ImageError, Progress, artifacts};
 use belfry_machine::DiskConfig;
 use belfry_process::scratch::Scratch;
 
@@ -192,7 +192,8 @@ fn boot(
     cache: &Cache,
     progress: &Progress,
 ) -> Result<Guest, InstallError> {
-    let mut image = GuestImage::prepare(cache, &PARTS, Freshness::Cached, progress)?.with_root(cache)?;
+    let image = belfry_image::prepare(cache, &PARTS, Freshness::Cached, progress)?;
+    let mut image = belfry_image::with_root(image, cache)?;
     // The last module is the GPU's driver, which has nothing to drive here.
     image.modules.pop();
     let program = artifacts::qemu(cache, Freshness::Cached, progress).map_err(ImageError::from)?;

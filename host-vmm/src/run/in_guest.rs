@@ -169,10 +169,10 @@ impl Job<'_> {
     }
 
     fn parts(&self) -> Result<Parts, RunError> {
-        let image = GuestImage::prepare(self.cache, &PARTS, Freshness::Cached, self.progress);
+        let image = belfry_image::prepare(self.cache, &PARTS, Freshness::Cached, self.progress);
         let image = image.map_err(RunError::Image)?;
         let Some(root) = &self.options.root else { return Ok(Parts { image, root: None }) };
-        let image = image.with_root(self.cache).map_err(RunError::Image)?;
+        let image = belfry_image::with_root(image, self.cache).map_err(RunError::Image)?;
         let root = root.disk(self.cache, self.progress)?;
         Ok(Parts { image, root: Some(root) })
     }

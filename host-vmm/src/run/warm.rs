@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use belfry_device::{GpuConfig, record};
 use belfry_guest::{Guest, GuestConfig};
-use belfry_image::{Cache, GuestImage};
+use belfry_image::{Cache, GuestImage, ImageError};
 use belfry_machine::DoorbellMode;
 use belfry_machine::snapshot::Snapshot;
 use sha2::{Digest as _, Sha256};
@@ -45,7 +45,7 @@ pub(super) fn place(
     // The program itself: another build may save other state, or read the saved state in another way.
     let program = identity(Path::new("/proc/self/exe"))?;
     let kernel = identity(&image.kernel.image)?;
-    let initramfs = record::digest(&image.initramfs().map_err(RunError::Image)?);
+    let initramfs = record::digest(&image.initramfs().map_err(ImageError::from).map_err(RunError::Image)?);
     let parts = format!(
         "{program}; {} {kernel}; {initramfs:x}; {} {xccs} {partition:?} {cus} {vram_size} {deterministic:?} {quantum:?}; {} {} {doorbell:?} {:?}",
         image.kernel.id, chip.name, config.cpus, config.memory, config.append

@@ -91,7 +91,7 @@ fn parts(
     cache: &Cache,
     progress: &Progress,
 ) -> Result<(GuestImage, MachineConfig), InGuestError> {
-    let image = GuestImage::prepare(cache, &PARTS, Freshness::Cached, progress)?;
+    let image = belfry_image::prepare(cache, &PARTS, Freshness::Cached, progress)?;
     let machine = match machine {
         Machine::Kvm => MachineConfig::Kvm(KvmConfig::default()),
         Machine::Qemu => {

@@ -94,7 +94,7 @@ fn serve(
 fn boot(root: &Root, progress: &Progress) -> Result<(Guest, RootDisk)> {
     let cache = Cache::open()?;
     let disk = root.disk(&cache, progress)?;
-    let image = guest_image(&cache)?.with_root(&cache)?;
+    let image = belfry_image::with_root(guest_image(&cache)?, &cache)?;
     let root = DiskConfig { format: DiskFormat::Raw, ..DiskConfig::new(&disk.path) };
     // As much VRAM as under `belfry exec`: one case allocates as much as a guest has by default.
     let gpu = GpuConfig { vram_size: 1 << 30, ..GpuConfig::default() };

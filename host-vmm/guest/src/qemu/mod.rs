@@ -70,7 +70,7 @@ impl QemuHost {
         let directory = Scratch::new().map_err(failed("temporary directory"))?;
         let path = |name: &str| directory.path().join(name);
         let (initramfs, channel) = (path("initramfs.cpio"), path("channel.sock"));
-        fs::write(&initramfs, image.initramfs()?).map_err(failed("initramfs"))?;
+        fs::write(&initramfs, image.initramfs().map_err(ImageError::from)?).map_err(failed("initramfs"))?;
         let listener = UnixListener::bind(&channel).map_err(failed("guest channel"))?;
         let mut more = Vec::new();
         for (number, disk) in config.all_disks().enumerate() {

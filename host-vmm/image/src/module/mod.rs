@@ -9,7 +9,6 @@
 pub mod core_object;
 pub mod gate;
 mod identity;
-pub mod kasan;
 mod kbuild;
 
 use std::fs::{self, File};
@@ -151,12 +150,12 @@ pub fn build(inputs: &ModuleInputs, progress: &dyn Fn(&str)) -> Result<PathBuf, 
 }
 
 /// Drops debug sections: most of the file, and no use to the loader.
-fn strip(module: &Path) -> Result<(), ModuleError> {
+pub(crate) fn strip(module: &Path) -> Result<(), ModuleError> {
     run("objcopy", Command::new("objcopy").arg("--strip-debug").arg(module)).map(drop)
 }
 
 /// Keeps the settings of a `make` or a build that surrounds this process away from the kernel's, which answers in English.
-fn leave_outer_make(command: &mut Command) {
+pub(crate) fn leave_outer_make(command: &mut Command) {
     for name in ["MAKEFLAGS", "MFLAGS", "MAKELEVEL", "ARCH", "CROSS_COMPILE", "KCFLAGS", "LLVM", "CC", "LD"] {
         command.env_remove(name);
     }
@@ -164,7 +163,7 @@ fn leave_outer_make(command: &mut Command) {
 }
 
 /// Runs a step and returns its output, stderr after stdout.
-fn run(step: &'static str, command: &mut Command) -> Result<String, ModuleError> {
+pub(crate) fn run(step: &'static str, command: &mut Command) -> Result<String, ModuleError> {
     let output = command.stdin(Stdio::null()).output().map_err(|error| ModuleError::Step {
         step,
         status: error.to_string(),
@@ -189,7 +188,7 @@ fn last_lines(text: &str, count: usize) -> String {
 }
 
 /// Fails with the fix when `program --version` does not run.
-fn need_tool(program: &'static str, fix: &'static str) -> Result<(), ModuleError> {
+pub(crate) fn need_tool(program: &'static str, fix: &'static str) -> Result<(), ModuleError> {
     match Command::new(program).arg("--version").stdin(Stdio::null()).output() {
         Ok(output) if output.status.success() => Ok(()),
         _ => Err(ModuleError::MissingTool { program, fix }),
@@ -197,7 +196,7 @@ fn need_tool(program: &'static str, fix: &'static str) -> Result<(), ModuleError
 }
 
 /// Removes the entries of `directory` whose names start with `prefix`: leftovers of an earlier build.
-fn remove_starting_with(directory: &Path, prefix: &str) -> Result<(), ModuleError> {
+pub(crate) fn remove_starting_with(directory: &Path, prefix: &str) -> Result<(), ModuleError> {
     for old in fs::read_dir(directory).map_err(io_error("list", directory))?.flatten() {
         if old.file_name().to_string_lossy().starts_with(prefix) {
             let path = old.path();
@@ -209,7 +208,7 @@ fn remove_starting_with(directory: &Path, prefix: &str) -> Result<(), ModuleErro
 }
 
 /// Returns 16 hexadecimal digits that stand for `texts`.
-fn short_hash(texts: &[&str]) -> String {
+pub(crate) fn short_hash(texts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for text in texts {
         hash.update(text.as_bytes());
@@ -218,11 +217,14 @@ fn short_hash(texts: &[&str]) -> String {
     hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn create_dir(path: &Path) -> Result<(), ModuleError> {
+pub(crate) fn create_dir(path: &Path) -> Result<(), ModuleError> {
     fs::create_dir_all(path).map_err(io_error("create", path))
 }
 
 /// Makes the closure that names the action and the path of an I/O error.
-fn io_error<'a>(action: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> ModuleError + use<'a> {
+pub(crate) fn io_error<'a>(
+    action: &'static str,
+    path: &'a Path,
+) -> impl FnOnce(io::Error) -> ModuleError + use<'a> {
     move |source| ModuleError::Io { action, path: path.to_owned(), source }
 }

@@ -8,19 +8,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::core_object::{self, CoreInputs};
-use super::{
-    ModuleError, create_dir, io_error, leave_outer_make, need_tool, remove_starting_with, run, short_hash,
-    strip,
-};
 use crate::artifacts::Kernel;
 use crate::cache::Cache;
 use crate::fetch::Apt;
 use crate::freshness::Freshness;
-use crate::guest::{GuestImage, ImageError};
+use crate::guest::GuestImage;
+use crate::module::core_object::{self, CoreInputs};
+use crate::module::{
+    ModuleError, create_dir, io_error, leave_outer_make, need_tool, remove_starting_with, run, short_hash,
+    strip,
+};
 use crate::module_files::ModuleFile;
 use crate::obtain::obtain;
 use crate::parts::Parts;
+use crate::prepare::ImageError;
 use crate::programs;
 use crate::progress::Progress;
 

@@ -1,0 +1,115 @@
+//! A guest put together from packages, from the driver that is built for its kernel, and from this binary's parts.
+
+use std::path::PathBuf;
+
+use super::artifacts::{self, Kernel};
+use super::cache::{Cache, CacheError};
+use super::fetch::FetchError;
+use super::freshness::Freshness;
+use super::guest::GuestImage;
+use super::module::{self, ModuleError, ModuleInputs};
+use super::module_files::{ModuleFileError, load_order, stock_modules};
+use super::packed::{self, PackedError};
+use super::parts::{AbsentPart, Parts};
+use super::programs;
+use super::progress::Progress;
+use super::rootfs;
+
+/// Modules of the stock kernel for folders of the host, over 9p.
+const SHARE_MODULES: [&str; 2] = ["9pnet_virtio", "9p"];
+
+/// Modules of the stock kernel for network cards.
+const NETWORK_MODULES: [&str; 1] = ["virtio_net"];
+
+/// Why a guest could not be put together.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    /// Packages could not be had.
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    /// The kernel module could not be built.
+    #[error(transparent)]
+    Module(#[from] ModuleError),
+    /// Modules of the stock kernel could not be read.
+    #[error(transparent)]
+    ModuleFile(#[from] ModuleFileError),
+    /// This binary lacks the driver.
+    #[error(transparent)]
+    Absent(#[from] AbsentPart),
+    /// The packed guest in use has nothing for a root file system.
+    #[error("{variable} names a packed guest, which has no modules for disks with a root file system; unset it", variable = packed::VARIABLE)]
+    PackedRoot,
+    /// The packed guest in use is none.
+    #[error(transparent)]
+    Packed(#[from] PackedError),
+    /// The cache directory failed.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+}
+
+/// Fetches, builds and caches the parts that are not there yet; opens the packed guest if one is named.
+///
+/// # Errors
+///
+/// Parts that cannot be fetched, built or read; a packed guest that is none.
+pub fn prepare(
+    cache: &Cache,
+    parts: &Parts,
+    freshness: Freshness,
+    progress: &Progress,
+) -> Result<GuestImage, ImageError> {
+    if let Some(directory) = packed::directory() {
+        return Ok(packed::open(&directory)?);
+    }
+    let kernel = artifacts::kernel(cache, freshness, progress)?;
+    let programs = programs::obtain(cache, parts)?;
+    let driver = driver(cache, parts, &kernel, freshness, progress)?;
+    let disks = stock_modules(cache, &kernel, &["virtio_blk"])?;
+    let mut roots: Vec<PathBuf> = disks.into_iter().map(|module| module.path).collect();
+    roots.push(driver);
+    let modules = load_order(cache, &kernel, &roots)?;
+    Ok(GuestImage { kernel, modules, programs, files: Vec::new() })
+}
+
+/// Adds the modules that a root file system on a disk needs ([`rootfs::Root`]), shared folders and the network.
+///
+/// # Errors
+///
+/// A packed guest that does not have them; modules that cannot be read.
+pub fn with_root(mut image: GuestImage, cache: &Cache) -> Result<GuestImage, ImageError> {
+    let names = [&rootfs::DISK_MODULES[..], &SHARE_MODULES, &NETWORK_MODULES].concat();
+    if packed::directory().is_some() {
+        let there = |name: &&str| image.modules.iter().any(|module| module.name == **name);
+        return if names.iter().all(there) { Ok(image) } else { Err(ImageError::PackedRoot) };
+    }
+    let needed = stock_modules(cache, &image.kernel, &names)?;
+    let there = |name: &str| image.modules.iter().any(|module| module.name == name);
+    // The GPU's driver stays the last.
+    let mut modules: Vec<_> = needed.into_iter().filter(|module| !there(&module.name)).collect();
+    modules.append(&mut image.modules);
+    Ok(GuestImage { modules, ..image })
+}
+
+/// Builds `amdgpu.ko` for `kernel`, or finds it in the cache.
+fn driver(
+    cache: &Cache,
+    parts: &Parts,
+    kernel: &Kernel,
+    freshness: Freshness,
+    progress: &Progress,
+) -> Result<PathBuf, ImageError> {
+    let core = parts.driver.core.content("the guest's driver")?;
+    let headers = artifacts::kernel_headers(cache, kernel, freshness, progress)?;
+    let inputs = ModuleInputs {
+        release: kernel.release.clone(),
+        kbuild_libs: headers.root.clone(),
+        headers: headers.root,
+        core,
+        shim: parts.driver.shim,
+        cache: cache.root().to_owned(),
+    };
+    let step = progress.spinner("building the kernel module");
+    let module = module::build(&inputs, &|text| progress.line(text))?;
+    step.done("up to date");
+    Ok(module)
+}
