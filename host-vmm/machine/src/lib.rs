@@ -11,8 +11,8 @@
 //! | the GPU as a function on the root bus | `gpu.rs` |
 //! | doorbells, trapped, waking or as memory | `doorbells/` |
 //! | the configuration of a machine | `config.rs` |
-//! | a machine that stands still, is saved and resumed | `gate.rs`, `snapshot/` |
-//! | putting it together, and its end | `machine.rs`, `main_loop.rs`, `running.rs`, `ending.rs` |
+//! | a machine that stands still, is saved and resumed | `vcpu/gate.rs`, `snapshot/` |
+//! | putting it together, and its end | `machine.rs`, `machine/running.rs`, `main_loop.rs`, `ending.rs` |
 //! | errors | `error.rs` |
 //! | the host's keys and signals | `input.rs`, `terminal.rs`, `signals.rs` |
 //! | the bare-metal guest | `bare_metal.rs`, `measure.rs` |
@@ -32,7 +32,6 @@ mod device_numbers;
 mod doorbells;
 mod ending;
 mod error;
-mod gate;
 mod gpu;
 mod gpus;
 mod host;
@@ -43,7 +42,6 @@ pub mod measure;
 mod memory;
 mod power;
 pub mod probe;
-mod running;
 pub mod signals;
 pub mod snapshot;
 pub mod terminal;
@@ -56,6 +54,6 @@ pub use config::{Config, DoorbellMode, HugePages, Initramfs, SharedFolder};
 pub use ending::End;
 pub use error::{KernelError, KvmError};
 pub use gpus::{Gpus, MAX_GPUS};
+pub use machine::running::{Handle, Running};
 pub use machine::{Machine, Outcome};
-pub use running::{Handle, Running};
 pub use signals::interrupted;

@@ -1,5 +1,7 @@
 //! A machine: made from a configuration, run until it ends, then taken apart in order.
 
+pub(super) mod running;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -23,13 +25,13 @@ use super::config::{HUGE_PAGE, HugePages};
 use super::console::{Console, ConsoleWriter};
 use super::cpuid::{self, Features};
 use super::doorbells::{Doorbells, Watcher};
-use super::gate::Gate;
 use super::gpu::GpuFunction;
 use super::input::Input;
 use super::main_loop::{self, Host};
 use super::memory::{self, HIGH_RAM, LOW_RAM_END, SharedMemory, VramSource, Window};
 use super::signals::Signals;
 use super::snapshot::{SavedFunction, SavedPart, Saver, Snapshot, SnapshotError, Whole};
+use super::vcpu::gate::Gate;
 use super::vcpu::{self, Vcpu};
 use super::{boot, host};
 use crate::config::{Config, DoorbellMode, SharedFolder};

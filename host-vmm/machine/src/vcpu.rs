@@ -5,6 +5,8 @@
     reason = "the signal handler writes to KVM's run page, and signals are sent to threads"
 )]
 
+pub(super) mod gate;
+
 use std::cell::Cell;
 use std::io;
 use std::ptr;
@@ -24,8 +26,9 @@ use vmm_sys_util::ioctl_iow_nr;
 use vmm_sys_util::signal::{Killable as _, SIGRTMIN, register_signal_handler};
 
 use super::board::Board;
-use super::gate::Gate;
 use crate::ending::{End, Ending};
+
+use gate::Gate;
 
 // Linux `include/uapi/linux/kvm.h`; kvm-ioctls has it for other processors only.
 ioctl_iow_nr!(KVM_SET_DEVICE_ATTR, KVMIO, 0xe1, kvm_device_attr);

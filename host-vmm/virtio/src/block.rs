@@ -12,8 +12,8 @@ use virtio_bindings::virtio_ids::VIRTIO_ID_BLOCK;
 use vm_memory::{Bytes as _, GuestMemoryMmap};
 
 use super::chain::{Buffers, Chain};
-use super::disk_config::DiskConfig;
-use super::image::{Disk, DiskError, SECTOR};
+use super::disk::DiskConfig;
+use super::disk::image::{Disk, DiskError, SECTOR};
 use super::ring::Rings;
 use crate::broken::Broken;
 use crate::device::{Device, Profile, Progress, another_kind};

@@ -10,7 +10,7 @@ use imago::{DenyImplicitOpenGate, FormatAccess, FormatCreateBuilder as _};
 use tempfile::TempDir;
 
 use super::Block;
-use super::disk_config::{DiskConfig, DiskFormat};
+use super::disk::{DiskConfig, DiskFormat};
 use super::testing::{BUFFERS, Driver, RAM, STATUS, WRITE};
 use crate::saved::{SavedBlock, SavedDevice, SavedVirtio};
 
@@ -395,7 +395,7 @@ fn corrupt_images_are_refused_or_fail_reads_and_never_more() {
             image[at] = value;
             let path = images.path("corrupt");
             fs::write(&path, image).unwrap();
-            let Ok(disk) = super::image::Disk::open(&DiskConfig::new(&path)) else {
+            let Ok(disk) = super::disk::image::Disk::open(&DiskConfig::new(&path)) else {
                 refused += 1;
                 continue;
             };
@@ -421,7 +421,7 @@ fn disk_goes_on_with_what_was_written_to_it() {
         first.driver.function.hold(true);
         let saved = first.driver.function.save(3).unwrap();
         let SavedDevice::Block(block) = &saved.device else { panic!("it is a disk") };
-        assert_eq!(block.config(), config);
+        assert_eq!(DiskConfig::from(block), config);
         let restored = |saved: &SavedVirtio| {
             Driver::restored(Block::new(&config, 7).unwrap(), first.driver.memory.clone(), saved)
         };

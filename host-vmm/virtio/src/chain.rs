@@ -6,6 +6,7 @@ use virtio_queue::DescriptorChain;
 use vm_memory::{Bytes as _, GuestAddress, GuestMemory, GuestMemoryMmap, Permissions};
 
 use crate::broken::Broken;
+use crate::saved::{SavedChain, StateError, broken};
 
 /// Largest number of descriptors of one chain, indirect ones too; QEMU has this limit as well.
 const LONGEST: usize = 1024;
@@ -131,5 +132,40 @@ impl Chain {
             }
         }
         if last { Ok(chain) } else { Err(Broken(format!("the chain at descriptor {head} does not end"))) }
+    }
+}
+
+impl Buffers {
+    fn save(&self) -> Vec<(u64, u32)> {
+        self.pieces.iter().map(|(address, length)| (address.0, *length)).collect()
+    }
+
+    fn restored(
+        saved: &[(u64, u32)],
+        access: Permissions,
+        memory: &GuestMemoryMmap,
+    ) -> Result<Self, StateError> {
+        let mut buffers = Self::default();
+        for &(address, length) in saved {
+            if !GuestMemory::check_range(memory, GuestAddress(address), length as usize, access) {
+                return broken("address of a request's buffer", address);
+            }
+            buffers.push(GuestAddress(address), length);
+        }
+        Ok(buffers)
+    }
+}
+
+impl Chain {
+    pub(super) fn save(&self) -> SavedChain {
+        SavedChain { head: self.head, readable: self.readable.save(), writable: self.writable.save() }
+    }
+
+    pub(super) fn restored(saved: &SavedChain, memory: &GuestMemoryMmap) -> Result<Self, StateError> {
+        Ok(Self {
+            head: saved.head,
+            readable: Buffers::restored(&saved.readable, Permissions::Read, memory)?,
+            writable: Buffers::restored(&saved.writable, Permissions::Write, memory)?,
+        })
     }
 }

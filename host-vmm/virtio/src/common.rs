@@ -8,7 +8,9 @@ use virtio_queue::{Queue, QueueT as _};
 use vm_memory::{GuestAddress, GuestMemory, GuestMemoryMmap, Permissions};
 
 use super::interrupt::Interrupt;
+use super::ring::Rings;
 use crate::broken::Broken;
+use crate::saved::{SavedQueue, SavedVirtio, StateError, broken};
 
 pub(super) const FEATURES_OK: u8 = VIRTIO_CONFIG_S_FEATURES_OK as u8;
 pub(super) const DRIVER_OK: u8 = VIRTIO_CONFIG_S_DRIVER_OK as u8;
@@ -305,4 +307,37 @@ impl Common {
 fn touched(offset: u64, length: usize) -> impl Iterator<Item = (Field, u64, u64)> {
     let end = offset.saturating_add(length as u64);
     FIELDS.into_iter().filter(move |&(_, at, size)| at < end && offset < at + size)
+}
+
+impl Common {
+    pub(super) fn save_queues(&self, rings: Option<&Rings>) -> Vec<SavedQueue> {
+        let of = |(at, queue): (usize, &QueueRegisters)| SavedQueue {
+            size: queue.size,
+            enabled: queue.enabled,
+            desc: queue.desc,
+            driver: queue.driver,
+            device: queue.device,
+            next: rings.and_then(|rings| rings.next(at)).unwrap_or_default(),
+            vector: 0,
+        };
+        self.queues.iter().enumerate().map(of).collect()
+    }
+
+    pub(super) fn restore(&mut self, saved: &SavedVirtio) -> Result<(), StateError> {
+        if saved.queues.len() != self.queues.len() {
+            return broken("number of queues", saved.queues.len() as u64);
+        }
+        if saved.accepted & !self.offered != 0 {
+            return broken("set of features", saved.accepted);
+        }
+        self.accepted = saved.accepted;
+        (self.device_select, self.driver_select) = saved.selects;
+        (self.status, self.queue_select) = (saved.status, saved.queue_select);
+        for (queue, saved) in self.queues.iter_mut().zip(&saved.queues) {
+            queue.size = saved.size;
+            queue.enabled = saved.enabled;
+            (queue.desc, queue.driver, queue.device) = (saved.desc, saved.driver, saved.device);
+        }
+        Ok(())
+    }
 }

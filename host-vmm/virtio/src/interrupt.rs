@@ -6,7 +6,9 @@ use std::sync::{Arc, PoisonError};
 use belfry_bus::Interrupts;
 use belfry_bus::Msix;
 use belfry_device::lock::{Mutex, MutexGuard, rank};
-use belfry_pci::InterruptControl;
+use belfry_pci::{InterruptControl, MSIX_ENTRY};
+
+use crate::saved::{SavedVirtio, StateError, broken};
 
 /// Value that stands for no vector.
 pub(super) const NO_VECTOR: u16 = 0xffff;
@@ -146,5 +148,49 @@ impl Interrupt {
 
     pub(super) fn read_pending(&self, offset: u64, data: &mut [u8]) {
         self.lock().msix.read_pending(offset, data);
+    }
+}
+
+impl Interrupt {
+    /// Writes the vectors of queues into `queues`.
+    pub(super) fn save_into(&self, saved: &mut SavedVirtio) {
+        let state = self.lock();
+        let vectors = state.msix.vectors();
+        let (mut table, mut pending) = (vec![0; usize::from(vectors) * MSIX_ENTRY as usize], [0; 8]);
+        state.msix.read_table(0, &mut table);
+        state.msix.read_pending(0, &mut pending);
+        (saved.table, saved.pending) = (table, u64::from_le_bytes(pending));
+        (saved.config_vector, saved.isr) = (state.config, state.isr);
+        for (queue, &vector) in saved.queues.iter_mut().zip(&state.queues) {
+            queue.vector = vector;
+        }
+    }
+
+    pub(super) fn restore(&self, saved: &SavedVirtio, control: InterruptControl) -> Result<(), StateError> {
+        let vectors = {
+            let mut state = self.lock();
+            let vectors = state.msix.vectors();
+            if saved.table.len() != usize::from(vectors) * MSIX_ENTRY as usize {
+                return broken("length of a table of messages", saved.table.len() as u64);
+            }
+            if vectors < 64 && saved.pending >> vectors != 0 {
+                return broken("set of pending messages", saved.pending);
+            }
+            state.msix.write_table(0, &saved.table);
+            state.msix.set_pending(saved.pending);
+            state.isr = saved.isr & 3;
+            vectors
+        };
+        let vectors_of = (0u16..).zip(saved.queues.iter().map(|queue| queue.vector));
+        for (queue, vector) in
+            vectors_of.map(|(at, vector)| (Some(at), vector)).chain([(None, saved.config_vector)])
+        {
+            if vector >= vectors && vector != NO_VECTOR {
+                return broken("number of a vector", vector.into());
+            }
+            self.set_vector(queue, vector);
+        }
+        self.set_control(control);
+        Ok(())
     }
 }

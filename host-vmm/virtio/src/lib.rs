@@ -7,11 +7,10 @@
 //! | interrupts: MSI-X, or the ISR byte and a pin (4.1.4.5) | `interrupt.rs` |
 //! | a device behind the function | `device.rs` |
 //! | queues and the buffers in them (2.6, 2.7) | `ring.rs`, `chain.rs` |
-//! | the thread that works for a device | `worker.rs` |
-//! | devices that are saved and restored | `save.rs`, as plain values `saved.rs` |
+//! | the thread that works for a device | `transport/worker.rs` |
+//! | devices that are saved and restored | `transport/save.rs`, as plain values `saved.rs` |
 //! | the guest channel: a console with one named port (5.3) | `console.rs`, its frames `frames.rs` |
-//! | disks (5.2): requests, images, and their configuration | `block.rs`, `image.rs`, `qcow2_tables.rs`,
-//! `disk_config.rs` |
+//! | disks (5.2): requests, images and their configuration | `block.rs`, `disk/` |
 //! | a network card (5.1), whose network is a stream of frames | `network.rs` |
 //! | folders of the host, over 9P | `share/` |
 //!
@@ -31,16 +30,13 @@ mod console;
 #[cfg(test)]
 mod console_tests;
 mod device;
-mod disk_config;
+mod disk;
 mod frames;
-mod image;
 mod interrupt;
 mod network;
 #[cfg(test)]
 mod network_tests;
-mod qcow2_tables;
 mod ring;
-mod save;
 #[cfg(test)]
 mod save_tests;
 pub mod saved;
@@ -50,14 +46,12 @@ mod testing;
 mod transport;
 #[cfg(test)]
 mod transport_tests;
-mod worker;
 
 pub use block::Block;
 pub use broken::Broken;
 pub use console::Console;
 pub use device::{Device, Profile, Progress};
-pub use disk_config::{DiskConfig, DiskConfigError, DiskFormat};
-pub use image::DiskError;
+pub use disk::{DiskConfig, DiskConfigError, DiskError, DiskFormat};
 pub use network::Network;
 pub use saved::Unsaved;
 pub use share::{Share, files_for};

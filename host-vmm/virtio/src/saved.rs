@@ -45,6 +45,11 @@ pub enum StateError {
     },
 }
 
+/// The error of a value that no device has.
+pub(crate) fn broken<T>(what: &'static str, value: u64) -> Result<T, StateError> {
+    Err(StateError::Value { what, value })
+}
+
 /// Reason why a device cannot be saved at the moment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Unsaved {

@@ -1,6 +1,9 @@
 //! The PCI transport of virtio 1.2 (section 4.1): one BAR with the structures, and the capabilities that point to
 //! them.
 
+mod save;
+mod worker;
+
 use std::io;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -19,9 +22,10 @@ use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 use super::common::{self, Action, Common};
 use super::interrupt::Interrupt;
 use super::ring::Rings;
-use super::worker::Worker;
 use crate::broken::Broken;
 use crate::device::{Device, Profile, Progress};
+
+use worker::Worker;
 
 /// Red Hat's number, which virtio devices have.
 const VENDOR: u16 = 0x1af4;

@@ -25,7 +25,7 @@ pub(super) fn number_of(mode: DoorbellMode) -> u8 {
 /// Returns the configuration of the disk that a device was.
 fn disk_of(saved: &SavedVirtio) -> Option<DiskConfig> {
     match &saved.device {
-        SavedDevice::Block(block) => Some(block.config()),
+        SavedDevice::Block(block) => Some(DiskConfig::from(block)),
         SavedDevice::Console(_) => None,
     }
 }

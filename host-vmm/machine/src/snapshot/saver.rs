@@ -26,8 +26,8 @@ use crate::board::{Board, COM1_IRQ};
 use crate::config::DoorbellMode;
 use crate::device_numbers::CHANNEL_DEVICE;
 use crate::doorbells::Doorbells;
-use crate::gate::{Closed, Gate};
 use crate::memory::Vram;
+use crate::vcpu::gate::{Closed, Gate};
 
 /// Time for which devices may be in the middle of a request, and pause between attempts.
 const PATIENCE: Duration = Duration::from_secs(5);

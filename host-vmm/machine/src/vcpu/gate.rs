@@ -10,7 +10,7 @@ use belfry_device::lock::{Condvar, Mutex, MutexGuard, rank};
 use belfry_snapshot::SavedVcpu;
 use kvm_ioctls::VcpuFd;
 
-use super::vcpu::{self, Thread};
+use super::Thread;
 
 /// Time between two signals to a vCPU that is still inside of the guest.
 const AGAIN: Duration = Duration::from_micros(200);
@@ -28,7 +28,7 @@ struct State {
 
 /// The gate of a machine's vCPUs.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(crate) struct Gate {
     cpus: usize,
     /// Model-specific registers that the host's KVM saves.
     msrs: Vec<u32>,
@@ -38,7 +38,7 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    pub(super) fn new(cpus: usize, msrs: Vec<u32>) -> Self {
+    pub(crate) fn new(cpus: usize, msrs: Vec<u32>) -> Self {
         let (wanted, state) = (AtomicBool::new(false), Mutex::default());
         Self { cpus, msrs, wanted, state, changed: Condvar::new() }
     }
@@ -48,13 +48,13 @@ impl Gate {
     }
 
     /// Registers the calling thread as a vCPU's.
-    pub(super) fn enter(&self, number: u8) {
+    pub(crate) fn enter(&self, number: u8) {
         self.lock().threads.insert(number, Thread::current());
         self.changed.notify_all();
     }
 
     /// Removes the thread; no other thread signals it after this.
-    pub(super) fn leave(&self, number: u8) {
+    pub(crate) fn leave(&self, number: u8) {
         let mut state = self.lock();
         state.threads.remove(&number);
         state.closed = true;
@@ -62,24 +62,24 @@ impl Gate {
     }
 
     /// Closes the gate for good: no vCPU comes any more.
-    pub(super) fn shut(&self) {
+    pub(crate) fn shut(&self) {
         self.lock().closed = true;
         self.changed.notify_all();
     }
 
     /// Returns true if vCPUs have to stand still.
-    pub(super) fn wanted(&self) -> bool {
+    pub(crate) fn wanted(&self) -> bool {
         self.wanted.load(Ordering::SeqCst)
     }
 
     /// Stands still until the gate opens; the vCPU has no access that is not completed.
-    pub(super) fn park(&self, number: u8, vcpu: &VcpuFd) {
+    pub(crate) fn park(&self, number: u8, vcpu: &VcpuFd) {
         let mut state = self.lock();
         state.parked.insert(number);
         self.changed.notify_all();
         while self.wanted() {
             if state.asked && !state.answers.contains_key(&number) {
-                let answer = vcpu::save(vcpu, &self.msrs);
+                let answer = super::save(vcpu, &self.msrs);
                 state.answers.insert(number, answer);
                 self.changed.notify_all();
             } else {
@@ -94,7 +94,7 @@ impl Gate {
     /// ends meanwhile.
     ///
     /// One caller at a time.
-    pub(super) fn close(&self) -> Option<Closed<'_>> {
+    pub(crate) fn close(&self) -> Option<Closed<'_>> {
         self.wanted.store(true, Ordering::SeqCst);
         let closed = Closed(self);
         let mut state = self.lock();
@@ -119,11 +119,11 @@ impl Gate {
 
 /// All vCPUs stand still; they go on when this is dropped.
 #[derive(Debug)]
-pub(super) struct Closed<'a>(&'a Gate);
+pub(crate) struct Closed<'a>(&'a Gate);
 
 impl Closed<'_> {
     /// Returns the states of the vCPUs, by number; `None` if the machine ends.
-    pub(super) fn states(&self) -> Option<Result<Vec<SavedVcpu>, kvm_ioctls::Error>> {
+    pub(crate) fn states(&self) -> Option<Result<Vec<SavedVcpu>, kvm_ioctls::Error>> {
         let mut state = self.0.lock();
         state.asked = true;
         self.0.changed.notify_all();

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
-use super::transport::Shared;
+use super::Shared;
 use crate::broken::Broken;
 use crate::device::Progress;
 

@@ -4,11 +4,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use super::{Machine, Outcome};
 use crate::ending::{End, Ending};
-
 use crate::error::KvmError;
-
-use crate::machine::{Machine, Outcome};
 
 /// Ends a machine from any thread; the machine may have ended already, or not have started yet.
 #[derive(Clone, Debug)]

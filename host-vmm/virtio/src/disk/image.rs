@@ -12,13 +12,13 @@ use imago::qcow2::Qcow2;
 use imago::raw::Raw;
 use imago::{DenyImplicitOpenGate, FormatAccess, FormatCreateBuilder as _};
 
-use super::disk_config::{DiskConfig, DiskFormat};
+use super::config::{DiskConfig, DiskFormat};
 use super::qcow2_tables;
 use crate::saved::Unsaved;
 use crate::saved::{SavedBlock, StateError};
 
 /// Bytes of a sector; a disk has a whole number of them.
-pub(super) const SECTOR: u64 = 512;
+pub(crate) const SECTOR: u64 = 512;
 /// The largest disk in bytes.
 const LARGEST: u64 = 64 << 40;
 const QCOW2_MAGIC: [u8; 4] = *b"QFI\xfb";
@@ -109,18 +109,18 @@ impl DiskConfig {
 
 /// A disk.
 #[derive(Debug)]
-pub(super) struct Disk {
+pub(crate) struct Disk {
     access: FormatAccess<File>,
     /// The file that takes writes.
     overlay: Option<fs::File>,
     config: DiskConfig,
-    pub(super) path: PathBuf,
-    pub(super) read_only: bool,
+    pub(crate) path: PathBuf,
+    pub(crate) read_only: bool,
 }
 
 impl Disk {
     /// Opens an image; writes to the disk go to a file without a name.
-    pub(super) fn open(config: &DiskConfig) -> Result<Self, DiskError> {
+    pub(crate) fn open(config: &DiskConfig) -> Result<Self, DiskError> {
         let base = layer(&config.path, config.format, &config.backing)?;
         let (access, overlay) = match config.read_only {
             true => (base, None),
@@ -131,7 +131,7 @@ impl Disk {
     }
 
     /// Returns the name of the image, and the writes.
-    pub(super) fn save(&self) -> Result<SavedBlock, Unsaved> {
+    pub(crate) fn save(&self) -> Result<SavedBlock, Unsaved> {
         let unreadable = Unsaved::Refused("a disk whose image or temporary file cannot be read");
         let (length, modified) = identity(&self.path).map_err(|_| unreadable)?;
         let mut bytes = Vec::new();
@@ -159,7 +159,7 @@ impl Disk {
     }
 
     /// Goes on with the writes to a disk of an equal image; the bytes are not trusted.
-    pub(super) fn restore(&mut self, saved: &SavedBlock) -> Result<(), StateError> {
+    pub(crate) fn restore(&mut self, saved: &SavedBlock) -> Result<(), StateError> {
         let path = || self.path.clone();
         let wrong = |why: String| StateError::Disk { path: path(), why };
         let failed = |error: io::Error| wrong(error.to_string());
@@ -192,25 +192,25 @@ impl Disk {
     }
 
     /// Returns the bytes of the disk.
-    pub(super) fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         self.access.size()
     }
 
-    pub(super) fn read(&self, data: &mut [u8], offset: u64) -> io::Result<()> {
+    pub(crate) fn read(&self, data: &mut [u8], offset: u64) -> io::Result<()> {
         self.access.read(data, offset)
     }
 
-    pub(super) fn write(&self, data: &[u8], offset: u64) -> io::Result<()> {
+    pub(crate) fn write(&self, data: &[u8], offset: u64) -> io::Result<()> {
         self.access.write(data, offset)
     }
 
     /// Makes a range read as zeroes, and frees its room in the temporary file.
-    pub(super) fn discard(&mut self, offset: u64, length: u64) -> io::Result<()> {
+    pub(crate) fn discard(&mut self, offset: u64, length: u64) -> io::Result<()> {
         self.access.discard_to_zero(offset, length)
     }
 
     /// Makes a range read as zeroes.
-    pub(super) fn write_zeroes(&self, offset: u64, length: u64) -> io::Result<()> {
+    pub(crate) fn write_zeroes(&self, offset: u64, length: u64) -> io::Result<()> {
         self.access.write_zeroes(offset, length)
     }
 }
@@ -221,17 +221,16 @@ fn identity(path: &Path) -> io::Result<(u64, (i64, i64))> {
     Ok((metadata.len(), (metadata.mtime(), metadata.mtime_nsec())))
 }
 
-impl SavedBlock {
-    /// Returns the configuration of the saved disk.
-    #[must_use]
-    pub fn config(&self) -> DiskConfig {
+impl From<&SavedBlock> for DiskConfig {
+    /// The configuration of the saved disk.
+    fn from(saved: &SavedBlock) -> Self {
         let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
         let formats = [DiskFormat::Auto, DiskFormat::Raw, DiskFormat::Qcow2];
-        DiskConfig {
-            path: path(&self.path),
-            format: formats.get(usize::from(self.format)).copied().unwrap_or_default(),
-            read_only: self.read_only,
-            backing: self.backing.iter().map(|bytes| path(bytes)).collect(),
+        Self {
+            path: path(&saved.path),
+            format: formats.get(usize::from(saved.format)).copied().unwrap_or_default(),
+            read_only: saved.read_only,
+            backing: saved.backing.iter().map(|bytes| path(bytes)).collect(),
         }
     }
 }
