@@ -6,7 +6,7 @@ use belfry_kfd_core::errno::{Errno, Result};
 use belfry_kfd_core::os::{EventFile, ProcessKey, Target};
 
 use crate::ffi;
-use crate::os::{check, created};
+use crate::results::{check, created};
 
 /// A process that a debugger has named.
 pub(crate) struct DebugTarget(NonNull<ffi::OsTarget>);

@@ -10,7 +10,7 @@ use belfry_kfd_core::errno::{Errno, Result};
 use belfry_kfd_core::os::{ForeignFence, SharedFence, SyncPoint, SyncTarget, Work};
 
 use crate::ffi::{self, OsRenderFile};
-use crate::os::created;
+use crate::results::created;
 
 /// A reference to a fence of the kernel's, which this signals.
 struct KernelFence(NonNull<ffi::OsFence>);

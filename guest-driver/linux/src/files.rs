@@ -9,7 +9,7 @@ use belfry_kfd_core::errno::{Errno, Result};
 use belfry_kfd_core::os::{Backing, DmaBuf, DrmFile, Gem, SmiClient, SmiFile};
 
 use crate::ffi;
-use crate::os::created;
+use crate::results::created;
 
 /// A reference to an open file of the render node.
 pub(crate) struct File(NonNull<ffi::OsDrmFile>);

@@ -4,7 +4,7 @@ use belfry_kfd_core::errno::Result;
 use belfry_kfd_core::os::{DeviceInfo, DoorbellOffset, Function, OwnPlace};
 
 use crate::ffi;
-use crate::os::check;
+use crate::results::check;
 
 /// One PCI function of a Linux kernel; holds a reference to it.
 pub(crate) struct LinuxFunction {

@@ -16,6 +16,7 @@ mod function;
 mod memory;
 mod os;
 mod render;
+mod results;
 mod runtime;
 mod sync;
 mod texts;

@@ -8,7 +8,7 @@ use belfry_kfd_core::errno::{Errno, Result};
 use belfry_kfd_core::os::{Invalidate, ProcessKey, SystemPages, UserMirror, UserPage, UserPin};
 
 use crate::ffi;
-use crate::os::created;
+use crate::results::created;
 
 /// Kernel pages with one mapping and a bus address each.
 pub(crate) struct Pages {

@@ -3,7 +3,6 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use core::ptr::NonNull;
 
 use belfry_kfd_core::errno::{Errno, Result};
 use belfry_kfd_core::os::{
@@ -15,23 +14,9 @@ use crate::ffi;
 use crate::files::{Dmabuf, File, Object, Smi};
 use crate::function::LinuxFunction;
 use crate::memory::{Mirror, Pages, Pin};
+use crate::results::check;
 use crate::runtime::Line;
 use crate::sync::{Lock, Queue, WorkItem};
-
-/// Turns 0 or a negative errno into a result.
-pub(crate) fn check(result: i32) -> Result<()> {
-    match result {
-        0 => Ok(()),
-        error => Err(Errno::from_raw(error.saturating_neg())),
-    }
-}
-
-/// Calls a constructor of the shim, which fills in a pointer when it returns 0.
-pub(crate) fn created<T>(make: impl FnOnce(*mut *mut T) -> i32) -> Result<NonNull<T>> {
-    let mut out = core::ptr::null_mut();
-    check(make(&mut out))?;
-    NonNull::new(out).ok_or(Errno::EIO)
-}
 
 /// The Linux kernel around one device; holds a reference to that.
 pub(crate) struct LinuxOs {

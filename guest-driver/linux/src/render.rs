@@ -15,7 +15,8 @@ use belfry_kfd_core::os::{
 use crate::entry::{Gpu, status};
 use crate::fence::{Await, Target, fence_new, raw};
 use crate::ffi::{self, OsRenderFile};
-use crate::os::{LinuxOs, check, created};
+use crate::os::LinuxOs;
+use crate::results::{check, created};
 
 /// `struct belfry_client`.
 pub(crate) type RenderClient = Client<LinuxOs>;

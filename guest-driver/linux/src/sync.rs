@@ -8,7 +8,7 @@ use belfry_kfd_core::errno::{Errno, Result};
 use belfry_kfd_core::os::{self, LockRank, RawLock, WaitOutcome, WaitQueue};
 
 use crate::ffi;
-use crate::os::{check, created};
+use crate::results::{check, created};
 
 /// A kernel mutex.
 pub(crate) struct Lock(NonNull<ffi::OsLock>);
