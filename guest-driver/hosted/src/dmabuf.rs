@@ -14,13 +14,11 @@ mod descriptor;
 mod foreign;
 mod ipc;
 mod metadata;
-pub(crate) mod ofd;
 mod record;
 
 pub use descriptor::Descriptor;
 pub(crate) use descriptor::NAME;
 pub(crate) use foreign::SharedFile;
-pub(crate) use ipc::Handles;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -36,6 +34,7 @@ use belfry_kfd_core::{Errno, Result};
 use crate::arena::{Arena, Pages};
 use crate::bars::Bars;
 use crate::keeper::{Keeper, Kept};
+use crate::ofd;
 use crate::pins::Pins;
 use crate::sync::lock;
 pub(crate) use descriptor::Identity;

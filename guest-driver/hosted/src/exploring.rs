@@ -14,7 +14,7 @@ use belfry_device::time::TimeSource;
 use belfry_device::{Gpu, Stepped};
 
 use crate::line::Line;
-use crate::sync::holds_locks;
+use crate::sync::{Turns, holds_locks};
 
 /// Steps in a row that the device has where others could go on.
 const SHARE: u32 = 256;
@@ -58,6 +58,16 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl Turns for Exploring {
+    fn wait(&self, is_so: &dyn Fn() -> bool, limit: Option<Duration>) -> bool {
+        self.wait(is_so, limit)
+    }
+
+    fn put_off(&self, job: Job) {
+        locked(&self.jobs).push_back(job);
+    }
+}
+
 impl Exploring {
     pub(crate) fn new(explorer: &Explorer, time: &TimeSource, line: &Arc<Line>) -> Arc<Self> {
         let (current, inside) = (Actor::HOST, Actor::HOST);
@@ -75,11 +85,6 @@ impl Exploring {
     /// Lets this device be stepped from now on.
     pub(crate) fn attach(&self, gpu: &Arc<Gpu>) {
         let _ = self.gpu.set(Arc::downgrade(gpu));
-    }
-
-    /// Takes work that is to be done later.
-    pub(crate) fn put_off(&self, job: Job) {
-        locked(&self.jobs).push_back(job);
     }
 
     /// The host has done something that the device may see, and others may go on before it does the next.

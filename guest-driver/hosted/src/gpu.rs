@@ -1,5 +1,7 @@
 //! A GPU and its driver in this process.
 
+pub(super) mod saving;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
@@ -11,7 +13,6 @@ use belfry_device::lock::{Mutex, RwLock, rank};
 use belfry_device::memory::MAX_PEERS;
 use belfry_device::{Gpu, InterruptSink, Resources};
 use belfry_kfd_core::card::Card;
-use belfry_kfd_core::os::ProcessKey;
 use belfry_kfd_core::{Errno, Kfd, KfdDevice};
 
 use crate::arena::Arena;
@@ -27,7 +28,6 @@ use crate::host::{Host, Parts};
 use crate::line::{Handler, Line};
 use crate::os::HostedOs;
 use crate::pins::Pins;
-use crate::process::HostedProcess;
 use crate::sync::{Pool, lock};
 use crate::syncobj::Syncs;
 use crate::time::DriverTime;
@@ -35,9 +35,17 @@ use crate::time::DriverTime;
 /// Pause between looks at a state whose changes are not signalled.
 const LOOK: Duration = Duration::from_micros(100);
 
+/// GPUs that a driver is bound to, for a process that opens it.
+pub(crate) struct Bound {
+    pub(crate) kfd: Arc<Kfd<HostedOs>>,
+    pub(crate) gpus: Vec<(Arc<HostedGpu>, Arc<KfdDevice<HostedOs>>)>,
+    /// Number of the process that opens it.
+    pub(crate) key: u64,
+}
+
 /// A GPU in this process, with the driver bound to it.
 ///
-/// | state | entered by | `open` |
+/// | state | entered by | `HostedProcess::open` |
 /// | --- | --- | --- |
 /// | loaded | [`HostedGpu::new`], [`HostedGpu::load`] | works |
 /// | unloaded | [`HostedGpu::unload`] | [`Error::NotLoaded`] |
@@ -199,7 +207,10 @@ impl HostedGpu {
             None => Kfd::new(&os).map_err(Error::Probe)?,
         };
         let device = kfd.probe(os, function).map_err(Error::Probe)?;
-        self.line.belongs_to(Arc::downgrade(&device));
+        let interrupted = Arc::downgrade(&device);
+        self.line.belongs_to(Some(Arc::new(move || {
+            interrupted.upgrade().is_some_and(|device| device.interrupt())
+        })));
         // What was raised while the driver was starting found no handler.
         self.line.raise(0);
         drivers.kfd = Some(kfd);
@@ -211,7 +222,7 @@ impl HostedGpu {
     /// those for other GPUs of the machine.
     pub fn unload(&self) {
         let Some(device) = lock(&self.host.drivers).take(self.index) else { return };
-        self.line.belongs_to(Weak::new());
+        self.line.belongs_to(None);
         device.remove();
         self.exports.leave();
         function::disable(&self.gpu);
@@ -263,36 +274,20 @@ impl HostedGpu {
         }
     }
 
-    /// Opens the driver as a process of its own.
+    /// Returns the GPUs of the machine that are bound, for a new process.
     ///
     /// # Errors
     ///
-    /// [`Error::NotLoaded`], or the driver's error.
-    pub fn open(self: &Arc<Self>) -> Result<HostedProcess, Error> {
-        self.open_as(None)
-    }
-
-    /// Opens the driver for a process whose render nodes are the descriptors for which `partition_of` says whose they are.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NotLoaded`], or the driver's error.
-    pub fn open_with(self: &Arc<Self>, partition_of: fn(i32) -> Option<u32>) -> Result<HostedProcess, Error> {
-        self.open_as(Some(partition_of))
-    }
-
-    /// Opens the driver for a process that has all GPUs which are bound.
-    fn open_as(&self, render_of: Option<fn(i32) -> Option<u32>>) -> Result<HostedProcess, Error> {
+    /// [`Error::NotLoaded`] if no GPU is.
+    pub(crate) fn bound(&self) -> Result<Bound, Error> {
         let (kfd, devices) = {
             let drivers = lock(&self.host.drivers);
             (drivers.kfd.clone().ok_or(Error::NotLoaded)?, drivers.devices.clone())
         };
         let all = self.peers.get().map_or(&[][..], Vec::as_slice);
-        let bound =
-            devices.into_iter().filter_map(|(index, device)| Some((all.get(index)?.upgrade()?, device)));
-        let key = self.host.next_process.fetch_add(1, Ordering::Relaxed);
-        let process = kfd.open(ProcessKey(key)).map_err(Error::Open)?;
-        HostedProcess::new(bound.collect(), kfd, process, key, render_of).map_err(Error::Open)
+        let of = |(index, device): (usize, _)| Some((all.get(index)?.upgrade()?, device));
+        let gpus = devices.into_iter().filter_map(of).collect();
+        Ok(Bound { kfd, gpus, key: self.host.next_process.fetch_add(1, Ordering::Relaxed) })
     }
 
     /// Returns the text of a file of the topology, or of a process; its path is below the topology's directory.

@@ -10,7 +10,7 @@ use std::os::fd::{FromRawFd as _, IntoRawFd as _, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
-use crate::dmabuf::ofd;
+use crate::ofd;
 
 /// Bytes of the thread's stack: it opens and closes.
 const STACK: usize = 64 << 10;

@@ -1,13 +1,11 @@
 //! Interrupts of a hosted GPU.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, PoisonError};
 
 use belfry_device::lock::{Condvar, Mutex, rank};
 use belfry_device::{InterruptSink, look_out};
-use belfry_kfd_core::KfdDevice;
 
-use crate::os::HostedOs;
 use crate::sync::lock;
 
 /// Destination of the device's interrupts: a thread that runs the driver's handler.
@@ -25,12 +23,12 @@ pub(crate) struct Line {
 #[derive(Default)]
 struct Handlers {
     /// Handles interrupts while a driver is loaded.
-    driver: Weak<KfdDevice<HostedOs>>,
+    driver: Option<Handler>,
     /// Handles them instead.
     instead: Option<Handler>,
 }
 
-/// A handler of interrupts that is not the driver's. It returns true if it is to be called again.
+/// A handler of interrupts. It returns true if it is to be called again.
 pub type Handler = Arc<dyn Fn() -> bool + Send + Sync>;
 
 impl InterruptSink for Line {
@@ -51,7 +49,7 @@ impl Line {
     }
 
     /// Has a driver's handler run, or none.
-    pub(crate) fn belongs_to(&self, driver: Weak<KfdDevice<HostedOs>>) {
+    pub(crate) fn belongs_to(&self, driver: Option<Handler>) {
         lock(&self.handlers).driver = driver;
     }
 
@@ -69,7 +67,7 @@ impl Line {
     /// Returns true if an interrupt waits and there is a handler for it.
     pub(crate) fn is_pending(&self) -> bool {
         let handlers = lock(&self.handlers);
-        let has_handler = handlers.instead.is_some() || handlers.driver.strong_count() > 0;
+        let has_handler = handlers.instead.is_some() || handlers.driver.is_some();
         has_handler && self.pending.load(Ordering::SeqCst)
     }
 
@@ -78,11 +76,11 @@ impl Line {
         let (driver, instead) = {
             let handlers = lock(&self.handlers);
             self.pending.store(false, Ordering::SeqCst);
-            (handlers.driver.upgrade(), handlers.instead.clone())
+            (handlers.driver.clone(), handlers.instead.clone())
         };
         let again = match instead {
             Some(handler) => handler(),
-            None => driver.is_some_and(|device| device.interrupt()),
+            None => driver.is_some_and(|driver| driver()),
         };
         if again {
             self.pending.store(true, Ordering::SeqCst);

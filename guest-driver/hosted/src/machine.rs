@@ -74,7 +74,7 @@ impl HostedMachine {
     ///
     /// [`Error::NotLoaded`], or the driver's error.
     pub fn open_with(&self, partition_of: fn(i32) -> Option<u32>) -> Result<HostedProcess, Error> {
-        self.first().open_with(partition_of)
+        HostedProcess::open_with(self.first(), partition_of)
     }
 
     /// Opens the driver as a process of its own, which has all GPUs that are bound.
@@ -83,6 +83,6 @@ impl HostedMachine {
     ///
     /// [`Error::NotLoaded`], or the driver's error.
     pub fn open(&self) -> Result<HostedProcess, Error> {
-        self.first().open()
+        HostedProcess::open(self.first())
     }
 }

@@ -18,8 +18,8 @@ use crate::dmabuf::{Exports, HostedDmaBuf};
 use crate::exploring::Exploring;
 use crate::gems::{Gems, HostedGem, Mappable};
 use crate::mapped::area;
+use crate::node::RenderFiles;
 use crate::pins::{Mirror, Pin, Pins};
-use crate::process::RenderFiles;
 use crate::smi::Smi;
 use crate::sync::{Lock, Pool, WaitQueue, WorkItem};
 use crate::time::DriverTime;
@@ -269,11 +269,12 @@ impl Os for HostedOs {
     }
 
     fn wait_queue_new(&self) -> Result<WaitQueue> {
-        Ok(WaitQueue::new(self.time.source()).explored(self.exploring.as_ref()))
+        Ok(WaitQueue::new(self.time.source())
+            .explored(self.exploring.clone().map(|exploring| exploring as _)))
     }
 
     fn work_new(&self, work: Arc<dyn Work>) -> Result<WorkItem> {
-        Ok(WorkItem::new(work, &self.works).explored(self.exploring.as_ref()))
+        Ok(WorkItem::new(work, &self.works).explored(self.exploring.clone().map(|exploring| exploring as _)))
     }
 
     fn cpu_info(&self) -> CpuInfo {

@@ -11,8 +11,7 @@ use belfry_device::{GpuConfig, Matrices, Tier};
 use belfry_kfd_core::card::Card;
 use serde::{Deserialize, Serialize};
 
-use crate::config::Links;
-use crate::{HostedConfig, Place, Reach};
+use crate::config::{HostedConfig, Links, Place, Reach};
 
 /// Environment variable that names the directory of prepared files.
 pub const TREE_VARIABLE: &str = "BELFRY_EXEC";

@@ -1,8 +1,9 @@
 //! A process of the hosted driver: the file descriptors a program would have, as methods.
 #![expect(unsafe_code, reason = "maps memory at addresses and passes pointers")]
 
+mod handles;
 mod ipc;
-mod node;
+mod opening;
 mod quarantine;
 mod render;
 mod sync_file;
@@ -20,17 +21,16 @@ use belfry_abi::kfd::debug::DbgTrapArgs;
 use belfry_abi::kfd::ioctl::{DBG_TRAP, WAIT_EVENTS, ioc_nr};
 use belfry_device::lock::{Mutex, rank};
 use belfry_kfd_core::os::{Backing, BoPage, Change, PAGE_SIZE, ProcessKey};
-use belfry_kfd_core::{Errno, Kfd, KfdDevice, MmapTarget, Process, Result};
+use belfry_kfd_core::{Errno, Kfd, MmapTarget, Process, Result};
 
 use crate::debug::{Notices, telling};
-use crate::dmabuf::Handles;
 use crate::gems::Mappable;
 use crate::gpu::HostedGpu;
 use crate::mapping;
-use crate::os::{HostedOs, calling, file_id};
+use crate::node::{self, Node, RenderFiles};
+use crate::os::{HostedOs, calling};
 use crate::sync::lock;
-pub use node::Node;
-pub(crate) use node::RenderFiles;
+use handles::Handles;
 use quarantine::Quarantine;
 use render::File;
 use syncobj::Syncobjs;
@@ -99,44 +99,6 @@ impl HostedProcess {
     #[must_use]
     pub fn pid(&self) -> u32 {
         crate::debug::pid(self.key)
-    }
-
-    pub(crate) fn new(
-        gpus: Vec<(Arc<HostedGpu>, Arc<KfdDevice<HostedOs>>)>,
-        kfd: Arc<Kfd<HostedOs>>,
-        process: Arc<Process<HostedOs>>,
-        key: u64,
-        render_of: Option<fn(i32) -> Option<u32>>,
-    ) -> Result<Self> {
-        let Some((hosted, _)) = gpus.first().cloned() else {
-            kfd.close(&process);
-            return Err(Errno::ENODEV);
-        };
-        let checks =
-            hosted.device().config().sanitizer.as_ref().is_some_and(|sanitizer| sanitizer.checks_memory());
-        let quarantine = checks.then(Mutex::default);
-        let render = render_of.map_or(RenderFiles::Invented(node::invented(key)), RenderFiles::Real);
-        let mut files = Vec::new();
-        // As many as there are while the process has the device open.
-        for (gpu, device) in gpus {
-            for (partition, gpu_id) in (0..).zip(device.gpu_ids()) {
-                let opened = device.drm_open(file_id(key, files.len() as u32), partition);
-                let client = opened.inspect_err(|_| kfd.close(&process))?;
-                files.push(File::new(client, (gpu.clone(), device.clone()), gpu_id));
-            }
-        }
-        Ok(Self {
-            hosted,
-            kfd,
-            process,
-            key: ProcessKey(key),
-            render,
-            maps: Mutex::default(),
-            quarantine,
-            handles: Handles::default(),
-            files,
-            syncobjs: Syncobjs::default(),
-        })
     }
 
     /// Returns the first GPU that it has open.

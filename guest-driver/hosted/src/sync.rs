@@ -11,7 +11,14 @@ use belfry_device::lock::{self, AnyRank, CountingCondvar, Rank, rank};
 use belfry_device::time::TimeSource;
 use belfry_kfd_core::os::{self, LockRank};
 
-use crate::exploring::Exploring;
+/// Chooser of the next actor where schedules are explored: threads that wait and work that is put off ask it.
+pub(crate) trait Turns: std::fmt::Debug + Send + Sync {
+    /// Lets others go on until `is_so` holds. Returns false once the time has passed.
+    fn wait(&self, is_so: &dyn Fn() -> bool, limit: Option<Duration>) -> bool;
+
+    /// Takes work that is to be done later.
+    fn put_off(&self, job: Box<dyn FnOnce() + Send>);
+}
 
 thread_local! {
     /// Locks of drivers that the thread holds.
@@ -94,7 +101,7 @@ pub struct WaitQueue {
     generation: Mutex<u64>,
     woken: CountingCondvar,
     time: TimeSource,
-    exploring: Option<Arc<Exploring>>,
+    exploring: Option<Arc<dyn Turns>>,
 }
 
 impl WaitQueue {
@@ -112,8 +119,8 @@ impl WaitQueue {
     }
 
     /// Lets others go on during waits as the schedule decides, if schedules are explored.
-    pub(crate) fn explored(self, exploring: Option<&Arc<Exploring>>) -> Self {
-        Self { exploring: exploring.cloned(), ..self }
+    pub(crate) fn explored(self, exploring: Option<Arc<dyn Turns>>) -> Self {
+        Self { exploring, ..self }
     }
 }
 
@@ -237,7 +244,7 @@ pub struct WorkItem {
     work: Arc<dyn os::Work>,
     runs: Arc<Runs>,
     pool: Arc<Pool>,
-    exploring: Option<Arc<Exploring>>,
+    exploring: Option<Arc<dyn Turns>>,
 }
 
 #[derive(Default)]
@@ -254,8 +261,8 @@ impl WorkItem {
     }
 
     /// Lets the schedule decide when the work runs, if schedules are explored.
-    pub(crate) fn explored(self, exploring: Option<&Arc<Exploring>>) -> Self {
-        Self { exploring: exploring.cloned(), ..self }
+    pub(crate) fn explored(self, exploring: Option<Arc<dyn Turns>>) -> Self {
+        Self { exploring, ..self }
     }
 }
 

@@ -4,6 +4,8 @@
 //! that `poll` on it works as on Linux. The driver knows descriptors by their sockets; another process can only poll
 //! them.
 
+pub(crate) mod event;
+
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -20,8 +22,9 @@ use belfry_kfd_core::{Errno, Result};
 
 use crate::dmabuf::Identity;
 use crate::sync::{WaitQueue, lock};
-use crate::sync_event::Event;
 use crate::time::monotonic_ns;
+
+use event::Event;
 
 /// Points of one syncobj that are not reached.
 const MAX_POINTS: usize = 1 << 16;

@@ -5,7 +5,7 @@
 use crate::common::{Client, gpu};
 use belfry_abi::kfd::criu::*;
 use belfry_abi::kfd::ioctl as nr;
-use belfry_kfd_hosted::{Errno, Node};
+use belfry_kfd_hosted::{Errno, HostedProcess, Node};
 
 fn call(client: &Client, mut args: CriuArgs) -> Errno {
     let at = (&raw mut args).cast();
@@ -54,7 +54,7 @@ fn rights_come_before_arguments_and_arguments_before_the_refusal() {
         ] {
             assert_eq!(call(&client, args), errno, "{what}");
         }
-        let bare = gpu.open().unwrap();
+        let bare = HostedProcess::open(&gpu).unwrap();
         let mut args = CriuArgs { op: KFD_CRIU_OP_PROCESS_INFO, ..all };
         let at = (&raw mut args).cast();
         assert_eq!(bare.ioctl(Node::Kfd, nr::CRIU_OP, at), Err(Errno::ENODEV), "no VM");

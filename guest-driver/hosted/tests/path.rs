@@ -16,7 +16,7 @@ use belfry_abi::kfd::ioctl as nr;
 use belfry_abi::kfd::memory::{AllocFlags, GetAvailableMemoryArgs};
 use belfry_abi::kfd::misc::{GetClockCountersArgs, GetVersionArgs};
 use belfry_abi::kfd::queue::UpdateQueueArgs;
-use belfry_kfd_hosted::{Errno, Error, Node};
+use belfry_kfd_hosted::{Errno, Error, HostedProcess, Node};
 use zerocopy::FromBytes;
 
 #[test]
@@ -212,7 +212,7 @@ fn the_driver_comes_and_goes_twenty_times_with_queues_alive() {
         let _alive = client.create_queue().unwrap();
         if round % 2 == 0 {
             gpu.unload();
-            assert!(matches!(gpu.open(), Err(Error::NotLoaded)));
+            assert!(matches!(HostedProcess::open(&gpu), Err(Error::NotLoaded)));
             let mut version = GetVersionArgs::default();
             assert_eq!(client.ioctl(nr::GET_VERSION, &mut version), Err(Errno::ENODEV));
             drop(client);

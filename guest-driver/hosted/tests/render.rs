@@ -42,7 +42,7 @@ fn mapped(process: &HostedProcess, handle: u32, size: u64) -> Result<&'static [A
 #[test]
 fn objects_are_mapped_told_about_and_given_back() {
     let gpu = gpu();
-    let process = gpu.open().unwrap();
+    let process = HostedProcess::open(&gpu).unwrap();
     for domain in [AMDGPU_GEM_DOMAIN_VRAM, AMDGPU_GEM_DOMAIN_GTT] {
         let handle = create(&process, 3 * PAGE - 1, domain).unwrap();
         let memory = mapped(&process, handle, 3 * PAGE).unwrap();
@@ -149,7 +149,7 @@ fn attached(process: &HostedProcess, handle: u32) -> Result<Vec<u32>, Errno> {
 #[test]
 fn metadata_is_that_of_the_memory_for_other_drivers_too() {
     let (gpu, other) = (gpu(), gpu());
-    let (exporter, importer) = (gpu.open().unwrap(), other.open().unwrap());
+    let (exporter, importer) = (HostedProcess::open(&gpu).unwrap(), HostedProcess::open(&other).unwrap());
     for domain in [AMDGPU_GEM_DOMAIN_VRAM, AMDGPU_GEM_DOMAIN_GTT] {
         let handle = create(&exporter, PAGE, domain).unwrap();
         attach(&exporter, handle, &[1, 2, 3]);
@@ -252,7 +252,7 @@ fn memory_goes_from_kfd_to_the_render_node_and_back() {
 #[test]
 fn capabilities_are_those_of_a_render_node() {
     let gpu = gpu();
-    let process = gpu.open().unwrap();
+    let process = HostedProcess::open(&gpu).unwrap();
     for (capability, answer) in [
         (DRM_CAP_PRIME, Ok(3)),
         (DRM_CAP_TIMESTAMP_MONOTONIC, Ok(1)),
@@ -280,7 +280,7 @@ fn ask<T: Default>(process: &HostedProcess, query: u32, args: [u32; 4]) -> Resul
 #[test]
 fn every_question_is_answered_or_refused_by_the_table() {
     let gpu = gpu();
-    let process = gpu.open().unwrap();
+    let process = HostedProcess::open(&gpu).unwrap();
     let refused = |query| belfry_kfd_core::drm::REFUSED_QUERIES.iter().any(|refused| refused.query == query);
     for &(name, query) in INFO_QUERIES {
         // The first engine, firmware, sensor, register.
@@ -299,7 +299,7 @@ fn every_question_is_answered_or_refused_by_the_table() {
 #[test]
 fn answers_say_what_the_device_is() {
     let gpu = gpu();
-    let process = gpu.open().unwrap();
+    let process = HostedProcess::open(&gpu).unwrap();
     let engine = |kind| ask::<DrmAmdgpuInfoHwIp>(&process, AMDGPU_INFO_HW_IP_INFO, [kind, 0, 0, 0]);
     let compute = engine(AMDGPU_HW_IP_COMPUTE).unwrap();
     assert_eq!((compute.hw_ip_version_major, compute.ip_discovery_version), (11, 0x0b_0000));
@@ -338,7 +338,7 @@ fn answers_say_what_the_device_is() {
 #[test]
 fn bad_pointers_are_efault_for_every_command_of_the_render_node() {
     let gpu = gpu();
-    let process = gpu.open().unwrap();
+    let process = HostedProcess::open(&gpu).unwrap();
     for &(name, command) in DRM_COMMANDS {
         let result = process.ioctl(Node::Render, command, 8 as *mut _);
         assert_eq!(result, Err(Errno::EFAULT), "{name}");

@@ -47,7 +47,7 @@ impl HostedTransport {
     /// When the driver has no room for it.
     pub fn open(gpu: &Arc<HostedGpu>) -> Result<Self, belfry_kfd_hosted::Error> {
         let doorbells = Doorbells { start: Instant::now(), last: Arc::default() };
-        Ok(Self { process: gpu.open()?, doorbells })
+        Ok(Self { process: HostedProcess::open(gpu)?, doorbells })
     }
 
     /// The process.

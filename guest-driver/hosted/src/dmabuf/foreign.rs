@@ -9,11 +9,12 @@ use belfry_kfd_core::Result;
 use belfry_kfd_core::os::{AllocFlags, Backing, BoPage, Metadata, PAGE_SIZE, SharedMetadata};
 
 use super::descriptor::{Descriptor, map};
+use super::errno;
 use super::metadata::Attached;
 use super::record::Record;
-use super::{errno, ofd};
 use crate::keeper::{Keeper, Kept};
 use crate::mapping;
+use crate::ofd;
 use crate::pins::{Added, Pins};
 
 /// The file of shared memory, from which it is mapped and given on. It does not hold the memory.

@@ -16,9 +16,10 @@ use belfry_kfd_core::os::Os as _;
 use belfry_kfd_core::{Errno, Result};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
+use super::HostedProcess;
 use super::render::File;
-use super::{HostedProcess, RenderFiles};
 use crate::gems::Mappable;
+use crate::node::RenderFiles;
 
 impl HostedProcess {
     /// Answers a command that has to do with handles; `None` for all others.

@@ -14,7 +14,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::HostedProcess;
 use super::render::read;
 use crate::sync::lock;
-use crate::sync_event::Event;
+use crate::syncobj::event::Event;
 use crate::syncobj::{Ends, HostedFence, Shared, Syncobj, Syncs, are_over};
 
 /// Handles of one process, and of one call.

@@ -85,7 +85,7 @@ impl Client {
     }
 
     pub(crate) fn open_only(gpu: &Arc<HostedGpu>) -> Self {
-        let process = gpu.open().unwrap();
+        let process = HostedProcess::open(gpu).unwrap();
         let gpu_id = process.sysfs_read("nodes/1/gpu_id").unwrap().trim().parse().unwrap();
         Self { process, gpu_id }
     }

@@ -9,7 +9,7 @@ use belfry_abi::kfd::memory::{
     ExportDmabufArgs, GetAvailableMemoryArgs, GetDmabufInfoArgs, ImportDmabufArgs, IpcExportHandleArgs,
     IpcImportHandleArgs,
 };
-use belfry_kfd_hosted::{Errno, HostedGpu, Node};
+use belfry_kfd_hosted::{Errno, HostedGpu, HostedProcess, Node};
 
 use super::{PATIENCE, SIGNALS, SIZE, TIMES, TOLD};
 use crate::common::{Buffer, Client, reserve};
@@ -39,7 +39,7 @@ impl Client {
 
     /// A client whose process has descriptors of its own, as programs do that know nothing of this driver.
     pub(crate) fn of_program(gpu: &Arc<HostedGpu>) -> Self {
-        let process = gpu.open_with(|_| Some(0)).unwrap();
+        let process = HostedProcess::open_with(gpu, |_| Some(0)).unwrap();
         let gpu_id = process.sysfs_read("nodes/1/gpu_id").unwrap().trim().parse().unwrap();
         let client = Self { process, gpu_id };
         client.acquire().unwrap();

@@ -80,7 +80,7 @@ impl Work {
 
 impl File {
     fn open(gpu: &Arc<HostedGpu>) -> Self {
-        Self::of(gpu.open().unwrap())
+        Self::of(HostedProcess::open(gpu).unwrap())
     }
 
     fn of(process: HostedProcess) -> Self {

@@ -94,7 +94,7 @@ fn work_of_a_partition_s_file_is_done_by_its_engines() {
     let gpu =
         HostedGpu::new(belfry_device::GpuConfig { chip, xccs: 2, cus: 2, partition: Cpx, ..shape }).unwrap();
     for (number, engine) in [(0, "sdma 0 "), (1, "sdma 2 ")] {
-        let file = File::on(gpu.open().unwrap(), Node::Partition(number));
+        let file = File::on(HostedProcess::open(&gpu).unwrap(), Node::Partition(number));
         let (from, to) = (file.memory(PAGE, GTT), file.memory(PAGE, VRAM));
         from.words[5].store(0x1234 + number, Ordering::Relaxed);
         let ib = file.memory(PAGE, GTT);

@@ -256,7 +256,7 @@ fn runtime_waits_for_the_debugger_and_the_debugger_hears_of_it() {
     let gpu = gpu();
     let runtime = ExceptionCode::PROCESS_RUNTIME.mask();
     let mut debugger = Debugger::new(&gpu);
-    let process = gpu.open().unwrap();
+    let process = HostedProcess::open(&gpu).unwrap();
     let pid = process.pid();
     assert_eq!(debugger.enable(pid, runtime).unwrap().runtime_state, DEBUG_RUNTIME_STATE_DISABLED);
     std::thread::scope(|scope| {

@@ -1,7 +1,7 @@
 //! Calls that DBG_TRAP and RUNTIME_ENABLE refuse, as Linux does.
 
 use belfry_abi::kfd::debug::*;
-use belfry_kfd_hosted::Errno;
+use belfry_kfd_hosted::{Errno, HostedProcess};
 
 use super::session::Debugger;
 use super::{Program, gpu, runtime_enable};
@@ -130,7 +130,7 @@ fn debugger_can_set_as_many_watches_as_the_device_says_that_it_has() {
 fn operations_on_waves_need_the_runtime() {
     let gpu = gpu();
     let debugger = Debugger::new(&gpu);
-    let process = gpu.open().unwrap();
+    let process = HostedProcess::open(&gpu).unwrap();
     let pid = process.pid();
     debugger.enable(pid, 0).unwrap();
     for operation in DbgTrapOp::ALL.into_iter().filter(|op| op.needs_runtime()) {
@@ -142,7 +142,7 @@ fn operations_on_waves_need_the_runtime() {
 fn runtime_is_enabled_once_and_before_there_are_queues() {
     let gpu = gpu();
     let program = Program::new(&gpu);
-    let process = gpu.open().unwrap();
+    let process = HostedProcess::open(&gpu).unwrap();
     runtime_enable(&process, KFD_RUNTIME_ENABLE_MODE_ENABLE_MASK).unwrap();
     assert_eq!(runtime_enable(&process, 3), Err(Errno::EBUSY));
     assert_eq!(runtime_enable(&process, 0), Ok(0));

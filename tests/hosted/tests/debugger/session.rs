@@ -89,7 +89,12 @@ impl Debugger {
             assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
             (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]))
         };
-        Self { process: gpu.open().unwrap(), events: reader.into(), notices: writer, find_waves }
+        Self {
+            process: HostedProcess::open(gpu).unwrap(),
+            events: reader.into(),
+            notices: writer,
+            find_waves,
+        }
     }
 
     /// One operation: its result, and its arguments afterwards.

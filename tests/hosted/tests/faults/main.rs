@@ -10,7 +10,7 @@ use belfry_device::chip::{self, Model, gfx942, gfx1201};
 use belfry_device::faults::{FaultReport, Hook, Plan, Planned, Rule, When};
 use belfry_device::time::TimeSource;
 use belfry_device::{GpuConfig, GuestError};
-use belfry_kfd_hosted::HostedGpu;
+use belfry_kfd_hosted::{HostedGpu, HostedProcess};
 use belfry_runtime::Runtime;
 use belfry_runtime_hosted::HostedTransport;
 use belfry_tools::inspect::Inspect as _;
@@ -398,7 +398,7 @@ fn driver_that_is_unbound_at_a_call_ends_it_and_gives_everything_back() {
                 assert!(moment > 9 && outcome.is_ok(), "{text} on {chip}");
                 continue;
             }
-            assert!(gpu.open().is_err(), "{text} on {chip}");
+            assert!(HostedProcess::open(&gpu).is_err(), "{text} on {chip}");
             assert_eq!((gpu.pinned_ranges(), gpu.system_memory_used()), (0, 0), "{text} on {chip}");
             gpu.load().unwrap();
             work(&gpu, || ()).unwrap_or_else(|error| panic!("{text} on {chip}: loaded again: {error:#}"));

@@ -54,11 +54,11 @@ impl RenderFiles {
 }
 
 /// The descriptor number of the first render node of a process that has no descriptors of its own.
-pub(super) fn invented(key: u64) -> i32 {
+pub(crate) fn invented(key: u64) -> i32 {
     RENDER_FD + (key & ((1 << PARTITION_SHIFT) - 1)) as i32
 }
 
 /// The descriptor number of the render node with a number.
-pub(super) fn invented_of(key: u64, partition: u32) -> i32 {
+pub(crate) fn invented_of(key: u64, partition: u32) -> i32 {
     invented(key) + ((partition as i32) << PARTITION_SHIFT)
 }

@@ -16,8 +16,8 @@ use belfry_device::{SavedGpu, SnapshotError};
 use belfry_kfd_core::os::PAGE_SIZE;
 use vm_memory::{GuestAddressSpace as _, GuestMemoryBackend as _, GuestMemoryMmap, GuestMemoryRegion as _};
 
+use super::HostedGpu;
 use crate::config::Reach;
-use crate::gpu::HostedGpu;
 use crate::standstill::Standstill;
 
 /// Number of attempts if the device's memory map changes meanwhile.

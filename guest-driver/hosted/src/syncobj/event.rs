@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 
 use belfry_kfd_core::{Errno, Result};
 
-use crate::syncobj::{Ends, Syncobj, are_over};
+use super::{Ends, Syncobj, are_over};
 
 /// An eventfd of the program's, as a descriptor of the driver's own.
 #[derive(Debug)]
