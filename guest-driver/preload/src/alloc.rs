@@ -11,8 +11,11 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use dlmalloc::{Allocator, Dlmalloc};
 
-use crate::inside::is_companion_thread;
 use crate::real::raw;
+use crate::thread_kind::is_companion_thread;
+
+#[global_allocator]
+pub(crate) static ALLOCATOR: Private = Private::new();
 
 /// Pages from the kernel, without a detour through the hooked functions.
 struct Pages;

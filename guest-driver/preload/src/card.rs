@@ -17,8 +17,8 @@ use belfry_device::{Activity, Busy, WholeCard};
 use belfry_kfd_hosted::card::{Figures, Load, Source, measure};
 use belfry_kfd_hosted::prepared::{MAX_GPUS, SHARED_SIZE, shared_file};
 
+use crate::identity::{raw_close, raw_open};
 use crate::inside::inside;
-use crate::node::{raw_close, raw_open};
 use crate::real::raw;
 use crate::settings::settings;
 use crate::{companion, gpu};

@@ -21,9 +21,10 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::inside::{Kind, become_thread_of, inside_here, is_companion_thread};
+use crate::alloc::ALLOCATOR;
 use crate::notice;
 use crate::real::{errno, raw, set_errno};
+use crate::thread_kind::{Kind, become_thread_of, inside_here, is_companion_thread};
 
 /// Threads that make calls: as many as the program's threads can wait for at a time.
 const MOST: usize = 256;
@@ -108,7 +109,7 @@ pub(crate) fn start() -> Result<(), c_int> {
     if SERVES.load(Ordering::Acquire) {
         return Ok(());
     }
-    let started = crate::ALLOCATOR.divide() && {
+    let started = ALLOCATOR.divide() && {
         PROGRAM.store(raw::getpid(), Ordering::Relaxed);
         STATE.store(STARTING, Ordering::Relaxed);
         let thread = std::thread::Builder::new().name("belfry-parent".to_owned()).stack_size(64 << 10);

@@ -2,8 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::path::{PATH_MAX, hidden};
-use crate::real::raw;
+use crate::real::{PATH_MAX, raw};
 use crate::settings::Settings;
 
 /// Values of [`WORKING`].
@@ -92,4 +91,12 @@ pub(crate) fn opened(fd: i32, room: &mut [u8; PATH_MAX]) -> Option<usize> {
     write!(&mut link[..39], "/proc/self/fd/{fd}").ok()?;
     let link = std::ffi::CStr::from_bytes_until_nul(&link).ok()?;
     raw::readlink(link, room)
+}
+
+/// Number of bytes at the start of a path that are the prepared directory's, and not to be shown.
+pub(crate) fn hidden(settings: &Settings, path: &[u8]) -> usize {
+    match path.strip_prefix(settings.tree.as_slice()) {
+        Some(rest) if rest.first() == Some(&b'/') => settings.tree.len(),
+        _ => 0,
+    }
 }

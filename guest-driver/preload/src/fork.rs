@@ -5,17 +5,8 @@
 //! itself, which a child forgets.
 #![expect(unsafe_code, reason = "has the C library call functions")]
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use crate::{ALLOCATOR, card, companion, cwd, debug, doorbells, ending, gpu, onlookers, unmapped};
-
-/// Set before the GPU is started: from then on there is something to forget.
-static USED: AtomicBool = AtomicBool::new(false);
-
-/// Notes that there will be something to forget.
-pub(crate) fn is_to_forget() {
-    USED.store(true, Ordering::SeqCst);
-}
+use crate::alloc::ALLOCATOR;
+use crate::{card, companion, cwd, debug, doorbells, ending, gpu, onlookers, opening, unmapped};
 
 /// Has the C library say when the process forks. Called when it begins, so that no fork can be under way.
 pub(crate) fn register() {
@@ -52,13 +43,14 @@ pub(crate) fn quietly<R>(fork: impl FnOnce() -> R, is_child: impl FnOnce(&R) -> 
 /// In a forked child the threads are not there, and neither is the memory: it starts anew.
 fn forget() {
     cwd::changed();
-    if !USED.swap(false, Ordering::SeqCst) {
+    if !gpu::has_to_forget() {
         return;
     }
     ALLOCATOR.forget();
     companion::forget();
     debug::forget();
     gpu::forget();
+    opening::forget();
     onlookers::forget();
     doorbells::forget();
     ending::forget();

@@ -1,34 +1,23 @@
-//! The GPUs of this process: made when the program opens it, forgotten in forked children, gone with the process.
+//! The GPUs of this process, once there are some: forgotten in forked children, gone with the process.
 #![expect(
     unsafe_code,
     reason = "keeps the GPU behind a pointer that a forked child can drop without touching it"
 )]
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::time::Instant;
 
-use belfry_device::GpuConfig;
-use belfry_device::trace::{Ring, TraceSink};
 use belfry_kfd_hosted::{HostedMachine, HostedProcess};
 
-use crate::inside::{inside, inside_here, is_companion_thread};
+use crate::companion;
 use crate::real::raw;
-use crate::settings::{Settings, settings};
-use crate::{
-    bridge, card, companion, costs, debug, doorbells, ending, file_limit, fork, notice, onlookers, record,
-    summary, trace, unmapped,
-};
-
-/// Threads for the driver's work that are there from the beginning.
-const WORKERS: usize = 2;
 
 /// The GPUs, their driver, and this process as its user.
 pub(crate) struct Gpu {
     pub(crate) machine: HostedMachine,
     pub(crate) process: HostedProcess,
     /// The process it is in: a child of `vfork` sees it as well.
-    pid: i32,
+    pub(crate) pid: i32,
     pub(crate) started: Instant,
     /// Milliseconds it took to start.
     pub(crate) start_ms: f64,
@@ -36,12 +25,6 @@ pub(crate) struct Gpu {
 
 /// The GPU, never freed: its threads may run until the process has ended.
 static GPU: AtomicPtr<Gpu> = AtomicPtr::new(std::ptr::null_mut());
-/// The process of which a thread is starting the GPU; 0 while none is.
-static STARTING: AtomicI32 = AtomicI32::new(0);
-/// The process that has opened a node: a child that was forked afterwards has opened none, even if it has
-/// inherited a descriptor.
-static OPENER: AtomicI32 = AtomicI32::new(0);
-
 /// The GPU, if this process has one already. Takes no lock.
 pub(crate) fn running() -> Option<&'static Gpu> {
     // SAFETY: the stored pointer came from a leaked box.
@@ -59,155 +42,27 @@ pub(crate) fn is_borrowed() -> bool {
     running().is_some_and(|gpu| gpu.pid != raw::getpid())
 }
 
-/// Notes that this process has opened a node.
-pub(crate) fn opened() {
-    OPENER.store(raw::getpid(), Ordering::Relaxed);
-}
-
-/// The GPU for a call on a node; an errno where the node is another process's, or where there can be no GPU.
-pub(crate) fn get() -> Result<&'static Gpu, i32> {
-    if let Some(gpu) = running() {
-        return Ok(gpu);
-    }
-    if OPENER.load(Ordering::Relaxed) != raw::getpid() {
-        // amdkfd gives this answer to processes that have inherited the descriptor.
-        return Err(libc::EBADF);
-    }
-    start()
-}
-
-/// Makes the GPU, or waits for the thread that is making it.
-pub(crate) fn start() -> Result<&'static Gpu, i32> {
-    let _starts = Starts::begin();
-    match running() {
-        Some(gpu) => Ok(gpu),
-        None if settings().is_some_and(|settings| settings.debuggable) => make_in_companion(),
-        None => inside(make),
-    }
-}
-
-/// This thread starts the GPU.
-struct Starts;
-
-impl Starts {
-    /// Waits for another thread of this process that is starting the GPU. A start that was under way in the
-    /// parent when this process was forked is ignored: no thread ends it.
-    fn begin() -> Self {
-        fork::is_to_forget();
-        let me = raw::getpid();
-        loop {
-            let before = STARTING.load(Ordering::Relaxed);
-            let free = before != me;
-            if free && STARTING.compare_exchange(before, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                return Self;
-            }
-            // SAFETY: gives up the processor and nothing else.
-            unsafe { libc::sched_yield() };
-        }
-    }
-}
-
-impl Drop for Starts {
-    fn drop(&mut self) {
-        STARTING.store(0, Ordering::Release);
-    }
-}
-
-/// Makes the GPU in a companion, if a debugger may stop this process.
-fn make_in_companion() -> Result<&'static Gpu, i32> {
-    companion::start()?;
-    let gpu = inside(|| make().inspect(|gpu| debug::serve(gpu)))?;
-    // The companion has actions of its own.
-    inside_here(bridge::install);
-    Ok(gpu)
-}
-
-fn make() -> Result<&'static Gpu, i32> {
-    let settings = settings().ok_or(libc::ENODEV)?;
-    let _writes = file_limit::Writes::begin();
-    register();
-    notice::start_log();
-    crate::clock::find();
-    let started = Instant::now();
-    let notifier = unmapped::Notifier::new();
-    let bell = doorbells::Trap::new();
-    let mut configs = crate::start::fitting(settings.devices(bell.is_none()));
-    let kept_code =
-        settings.code_folder().and_then(|folder| belfry_code_folder::keep_in(folder, notice::say));
-    for (number, config) in configs.iter_mut().enumerate() {
-        config.pid = companion::process() as u32;
-        config.gpu.activity = card::join(number);
-        config.gpu.kept_code.clone_from(&kept_code);
-    }
-    let ring = settings.trace.as_ref().and_then(trace::ring);
-    if let Some(first) = configs.first_mut() {
-        first.pins = Some(notifier.clone());
-        watch_first(&mut first.gpu, settings, ring.as_ref());
-    }
-    let opened = HostedMachine::placed(configs)
-        .and_then(|machine| machine.open_with(crate::node::partition_of).map(|process| (machine, process)));
-    let (machine, process) = opened.map_err(|error| {
-        notice::say(format_args!("the GPU cannot be started: {error}"));
-        if matches!(error, belfry_kfd_hosted::Error::System { .. }) { libc::ENOMEM } else { libc::ENODEV }
-    })?;
-    // A thread that is made later may have its stack in memory that the program has just freed and that the GPU still
-    // writes to: like any new memory there, it would be the GPU's again.
-    machine.gpus().iter().for_each(|gpu| gpu.add_work_threads(WORKERS));
-    if let Some(ring) = &ring {
-        trace::note_begin(ring, machine.first().device().tracer());
-    }
-    costs::begin();
-    let start_ms = started.elapsed().as_secs_f64() * 1e3;
-    let pid = companion::process();
-    let gpu = Box::leak(Box::new(Gpu { machine, process, pid, started, start_ms }));
+/// Makes it this process's.
+pub(crate) fn is_there(gpu: Gpu) -> &'static Gpu {
+    let gpu = Box::leak(Box::new(gpu));
     GPU.store(gpu, Ordering::Release);
-    summary::write(summary::End::Lost);
-    ending::watch();
-    if is_companion_thread() {
-        bridge::install_here();
-    } else {
-        bridge::install();
-    }
-    // From here on, the handler is there. Faults are not blocked where calls of the driver are made with signals blocked.
-    belfry_kfd_hosted::catch_faults(crate::inside::is_inside);
-    notifier.start(gpu);
-    if let Some(bell) = bell {
-        bell.start(gpu);
-    }
-    if let Some(asked) = &settings.inspect {
-        onlookers::serve(gpu.machine.first().device(), asked);
-    }
-    Ok(gpu)
+    gpu
 }
 
-/// Connects the tools that were asked for, which look at one GPU each, to the first one. With them, `belfry exec` offers no other one.
-fn watch_first(gpu: &mut GpuConfig, settings: &Settings, ring: Option<&Arc<Ring>>) {
-    gpu.sanitizer = settings.sanitize.as_deref().and_then(summary::sanitizer);
-    gpu.profiler = settings.profile.as_deref().and_then(summary::profiler);
-    if let Some(faults) = settings.faults.as_deref().and_then(summary::faults) {
-        gpu.faults = faults;
-    }
-    gpu.record = settings.record.as_deref().and_then(record::start);
-    gpu.trace = ring.cloned().map(|ring| ring as Arc<dyn TraceSink>);
+/// Set before the GPU is started: from then on a forked child has something to forget.
+static USED: AtomicBool = AtomicBool::new(false);
+
+/// Notes that a forked child will have something to forget.
+pub(crate) fn is_to_forget() {
+    USED.store(true, Ordering::SeqCst);
 }
 
-/// Has the C library say when the process ends.
-fn register() {
-    static DONE: AtomicBool = AtomicBool::new(false);
-    if DONE.swap(true, Ordering::Relaxed) {
-        return;
-    }
-    // SAFETY: the function stays as long as the process, as this library is never unloaded.
-    unsafe { libc::atexit(at_exit) };
+/// Returns true, once, if this process was forked from one that had something to forget.
+pub(crate) fn has_to_forget() -> bool {
+    USED.swap(false, Ordering::SeqCst)
 }
 
 /// In a forked child there is none.
 pub(crate) fn forget() {
     GPU.store(std::ptr::null_mut(), Ordering::Release);
-    STARTING.store(0, Ordering::Release);
-}
-
-extern "C" fn at_exit() {
-    summary::write(summary::End::Exited);
-    card::leave();
 }

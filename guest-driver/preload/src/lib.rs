@@ -29,7 +29,7 @@
 //!    allocator or a signal handler. Until the GPU runs it takes no lock; then `munmap` and its like ask the driver, which
 //!    holds its locks with signals blocked alone.
 //! 2. Allocations of this library come from an allocator of its own (`alloc.rs`), never from the program's.
-//! 3. Calls that the driver and the device make of the C library are not for this library: `inside.rs` tells them apart.
+//! 3. Calls that the driver and the device make of the C library are not for this library: `thread_kind.rs` and `inside.rs` tell them apart.
 //!    Their clocks are the kernel's, also where the program's are not: `clock.rs`.
 //! 4. Before the program opens the GPU, nothing is done but to note some variables of the environment; nothing is left
 //!    behind when it ends, however it ends.
@@ -40,6 +40,7 @@
 )]
 
 mod alloc;
+mod begin;
 mod bridge;
 mod card;
 mod clock;
@@ -53,12 +54,14 @@ mod ending;
 mod file_limit;
 mod fork;
 mod gpu;
+mod identity;
 mod inside;
 mod live;
 mod new_file;
 mod node;
 mod notice;
 mod onlookers;
+mod opening;
 mod path;
 mod program_file;
 mod real;
@@ -67,6 +70,7 @@ mod settings;
 mod shared;
 mod start;
 mod summary;
+mod thread_kind;
 mod trace;
 mod unmapped;
 mod userfault;
@@ -74,6 +78,3 @@ mod userfault;
 // A test binary has its own calls answered by the C library.
 #[cfg(not(test))]
 mod hooks;
-
-#[global_allocator]
-static ALLOCATOR: alloc::Private = alloc::Private::new();

@@ -15,10 +15,10 @@ use belfry_kfd_hosted::prepared::{CARD_FILE, PreparedCard, card_path};
 
 use crate::card;
 use crate::cwd;
+use crate::identity::{Identity, raw_close};
 use crate::inside::{inside, is_inside};
-use crate::node::{Identity, raw_close};
-use crate::path::{PATH_MAX, shown};
-use crate::real::raw;
+use crate::path::shown;
+use crate::real::{PATH_MAX, raw};
 use crate::settings::settings;
 
 /// The files in the prepared directory.

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use belfry_kfd_hosted::Node;
 
+use crate::identity::{DrmNodes, Identity, card_minor};
 use crate::inside::is_inside;
 use crate::real::raw;
 use crate::settings::{Settings, settings};
@@ -17,43 +18,6 @@ use crate::settings::{Settings, settings};
 const DRM_MAJOR: u32 = 226;
 /// Major number `/dev/kfd` has here; the kernel gives it any that is free.
 const KFD_MAJOR: u32 = 235;
-
-/// Identity of a file, by any name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
-    device: u64,
-    inode: u64,
-}
-
-impl Identity {
-    /// Of the file at a path.
-    pub(crate) fn of_path(path: &CStr) -> Option<Self> {
-        // `O_PATH` asks for no right to the file.
-        let fd = raw_open(path, libc::O_PATH | libc::O_CLOEXEC)?;
-        let identity = Self::of_descriptor(fd);
-        raw_close(fd);
-        identity
-    }
-
-    /// Of an open file.
-    pub(crate) fn of_descriptor(fd: i32) -> Option<Self> {
-        raw::fstat(fd).map(|stat| Self { device: stat.st_dev, inode: stat.st_ino })
-    }
-}
-
-#[expect(unsafe_code, reason = "system calls")]
-pub(crate) fn raw_open(path: &CStr, flags: i32) -> Option<i32> {
-    let at = libc::AT_FDCWD as usize;
-    // SAFETY: the path is a C string; nothing is created.
-    let fd = unsafe { raw::call(libc::SYS_openat, [at, path.as_ptr() as usize, flags as usize, 0, 0, 0]) };
-    i32::try_from(fd).ok().filter(|&fd| fd >= 0)
-}
-
-#[expect(unsafe_code, reason = "system calls")]
-pub(crate) fn raw_close(fd: i32) {
-    // SAFETY: the descriptor is the caller's to close.
-    unsafe { raw::call(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
-}
 
 /// A device node as the program sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,20 +87,6 @@ pub(crate) fn partition_of(fd: i32) -> Option<u32> {
         Which::Kfd => None,
         Which::Render(number) | Which::Card(number) => Some(number),
     }
-}
-
-/// Minor number of the node for displays beside a render node with this one, which is also its number.
-pub(crate) fn card_minor(render: u32) -> u32 {
-    render.saturating_sub(128)
-}
-
-/// The stand-ins of the nodes that DRM has for a partition.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct DrmNodes {
-    /// Minor number of the render node.
-    pub(crate) minor: u32,
-    pub(crate) render: Identity,
-    pub(crate) card: Identity,
 }
 
 /// The settings, for a call of the program's: reading them makes calls of its own.

@@ -6,13 +6,10 @@
 use std::ffi::{CStr, c_char};
 use std::mem::MaybeUninit;
 
-use crate::cwd;
+use crate::cwd::{self, hidden};
 use crate::inside::is_inside;
-use crate::real::raw;
+use crate::real::{PATH_MAX, raw};
 use crate::settings::{Settings, settings};
-
-/// The longest path the kernel takes, with its zero.
-pub(crate) const PATH_MAX: usize = 4096;
 
 /// Room for a path that was changed.
 pub(crate) struct Buffer(MaybeUninit<[u8; PATH_MAX]>);
@@ -70,7 +67,7 @@ impl Buffer {
         }
         // SAFETY: the caller's contract.
         let given = unsafe { CStr::from_ptr(path) }.to_bytes();
-        let Some(settings) = settings().filter(|settings| settings.may_be_ours(directory, given, writes))
+        let Some(settings) = settings().filter(|settings| may_be_ours(settings, directory, given, writes))
         else {
             return untouched;
         };
@@ -99,37 +96,34 @@ impl Buffer {
     }
 }
 
-impl Settings {
-    /// Returns true if a path can be a prepared one: most cannot, and that is seen at a glance.
-    fn may_be_ours(&self, directory: i32, path: &[u8], writes: bool) -> bool {
-        let mut components =
-            path.split(|&byte| byte == b'/').filter(|part| !part.is_empty() && *part != b".");
-        let Some(first) = components.next() else { return false };
-        if path.first() == Some(&b'/') {
-            return matches!(first, b"sys" | b"dev" | b"..");
-        }
-        if directory == libc::AT_FDCWD {
-            match cwd::place(self) {
-                cwd::Place::Elsewhere => return false,
-                cwd::Place::Within => return true,
-                cwd::Place::Above => {}
-            }
-        } else if writes {
-            return true;
-        }
-        let last = components.next_back().unwrap_or(first);
-        first == b".."
-            || last.starts_with(b"renderD")
-            || last.starts_with(b"card")
-            || self.prefixes.iter().any(|prefix| prefix.split(|&byte| byte == b'/').any(|part| part == first))
+/// Returns true if a path can be a prepared one: most cannot, and that is seen at a glance.
+fn may_be_ours(settings: &Settings, directory: i32, path: &[u8], writes: bool) -> bool {
+    let mut components = path.split(|&byte| byte == b'/').filter(|part| !part.is_empty() && *part != b".");
+    let Some(first) = components.next() else { return false };
+    if path.first() == Some(&b'/') {
+        return matches!(first, b"sys" | b"dev" | b"..");
     }
+    if directory == libc::AT_FDCWD {
+        match cwd::place(settings) {
+            cwd::Place::Elsewhere => return false,
+            cwd::Place::Within => return true,
+            cwd::Place::Above => {}
+        }
+    } else if writes {
+        return true;
+    }
+    let last = components.next_back().unwrap_or(first);
+    first == b".."
+        || last.starts_with(b"renderD")
+        || last.starts_with(b"card")
+        || settings.prefixes.iter().any(|prefix| prefix.split(|&byte| byte == b'/').any(|part| part == first))
+}
 
-    /// The prepared path that a path is or lies below.
-    fn prefix_of(&self, path: &[u8]) -> Option<&[u8]> {
-        self.prefixes.iter().map(Vec::as_slice).find(|prefix| {
-            path.strip_prefix(*prefix).is_some_and(|rest| rest.is_empty() || rest.first() == Some(&b'/'))
-        })
-    }
+/// The prepared path that a path is or lies below.
+fn prefix_of<'s>(settings: &'s Settings, path: &[u8]) -> Option<&'s [u8]> {
+    settings.prefixes.iter().map(Vec::as_slice).find(|prefix| {
+        path.strip_prefix(*prefix).is_some_and(|rest| rest.is_empty() || rest.first() == Some(&b'/'))
+    })
 }
 
 /// Result of the comparison of a path with the prepared ones.
@@ -151,7 +145,7 @@ impl Text<'_> {
     fn append<'s>(&mut self, settings: &'s Settings, path: &[u8]) -> Option<Found<'s>> {
         let mut rest = path;
         loop {
-            if let Some(prefix) = settings.prefix_of(&self.room[..self.len]) {
+            if let Some(prefix) = prefix_of(settings, &self.room[..self.len]) {
                 // Up again from a directory is beside it, where the host's files are.
                 let next = rest.trim_prefix_slashes();
                 let leaves = next.starts_with(b"../") || next == b"..";
@@ -227,14 +221,6 @@ impl TrimSlashes for [u8] {
     fn trim_prefix_slashes(&self) -> &Self {
         let start = self.iter().position(|&byte| byte != b'/').unwrap_or(self.len());
         &self[start..]
-    }
-}
-
-/// Number of bytes at the start of a path that are the prepared directory's, and not to be shown.
-pub(crate) fn hidden(settings: &Settings, path: &[u8]) -> usize {
-    match path.strip_prefix(settings.tree.as_slice()) {
-        Some(rest) if rest.first() == Some(&b'/') => settings.tree.len(),
-        _ => 0,
     }
 }
 
@@ -330,11 +316,11 @@ mod tests {
             ("/", false),
             ("", false),
         ] {
-            assert_eq!(settings.may_be_ours(libc::AT_FDCWD, path.as_bytes(), false), expected, "{path}");
+            assert_eq!(may_be_ours(&settings, libc::AT_FDCWD, path.as_bytes(), false), expected, "{path}");
         }
-        assert!(!settings.may_be_ours(7, b"lib/x", false));
-        assert!(settings.may_be_ours(7, b"lib/x", true));
-        assert!(settings.may_be_ours(7, b"kfd", false));
-        assert!(settings.may_be_ours(7, b"dri/renderD128", false));
+        assert!(!may_be_ours(&settings, 7, b"lib/x", false));
+        assert!(may_be_ours(&settings, 7, b"lib/x", true));
+        assert!(may_be_ours(&settings, 7, b"kfd", false));
+        assert!(may_be_ours(&settings, 7, b"dri/renderD128", false));
     }
 }

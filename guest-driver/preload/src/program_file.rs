@@ -6,10 +6,11 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
+use crate::identity::{raw_close, raw_open};
 use crate::inside::is_inside;
-use crate::path::PATH_MAX;
+use crate::notice;
+use crate::real::PATH_MAX;
 use crate::settings::settings;
-use crate::{node, notice};
 
 /// `elf.h`.
 const PT_INTERP: u32 = 3;
@@ -48,11 +49,11 @@ fn examine_in_path(name: &[u8]) {
 }
 
 fn examine_named(name: &CStr) {
-    let Some(fd) = node::raw_open(name, libc::O_RDONLY | libc::O_CLOEXEC) else { return };
+    let Some(fd) = raw_open(name, libc::O_RDONLY | libc::O_CLOEXEC) else { return };
     // The dynamic linker itself, called by its name, has no interpreter either.
     let file = name.to_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     let why = if file.starts_with(b"ld") && file.contains(&b'.') { None } else { why_not_served(fd) };
-    node::raw_close(fd);
+    raw_close(fd);
     if let Some(why) = why {
         notice::say(format_args!("{} {why} (see --namespace)", name.to_string_lossy()));
     }
@@ -74,8 +75,8 @@ fn found_in_path<'a>(name: &[u8], room: &'a mut [u8; PATH_MAX]) -> Option<&'a CS
         place[directory.len() + 1..len].copy_from_slice(name);
         place[len] = 0;
         let found = CStr::from_bytes_until_nul(place).ok()?;
-        if let Some(fd) = node::raw_open(found, libc::O_PATH | libc::O_CLOEXEC) {
-            node::raw_close(fd);
+        if let Some(fd) = raw_open(found, libc::O_PATH | libc::O_CLOEXEC) {
+            raw_close(fd);
             return CStr::from_bytes_until_nul(room).ok();
         }
     }

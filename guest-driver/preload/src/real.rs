@@ -113,6 +113,9 @@ pub(crate) fn answer(result: isize) -> isize {
     result
 }
 
+/// The longest path the kernel takes, with its zero.
+pub(crate) const PATH_MAX: usize = 4096;
+
 /// System calls that go to the kernel even if functions are hooked, and leave `errno` alone unless they say
 /// otherwise.
 pub(crate) mod raw {

@@ -5,7 +5,7 @@
 #![expect(unsafe_code, reason = "keeps strings from before the program runs")]
 
 use std::cell::UnsafeCell;
-use std::ffi::{CStr, CString, OsString, c_char, c_int};
+use std::ffi::{CStr, CString, OsString, c_char};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,9 +19,9 @@ use belfry_kfd_hosted::prepared::{
     WAIT_VARIABLE, Wait,
 };
 
+use crate::identity::{DrmNodes, Identity, card_minor};
 use crate::inside::inside;
-use crate::node::{DrmNodes, Identity, card_minor};
-use crate::path::PATH_MAX;
+use crate::real::PATH_MAX;
 
 /// The environment variable of the dynamic linker that names this library.
 pub(crate) const PRELOAD: &str = "LD_PRELOAD";
@@ -128,34 +128,36 @@ static CARD: Started = Started::new(CARD_VARIABLE);
 static DEBUGGABLE: Started = Started::new(DEBUGGABLE_VARIABLE);
 static WAIT: Started = Started::new(WAIT_VARIABLE);
 
-/// Called by the dynamic linker before the program's own code.
-extern "C" fn note_environment(_count: c_int, _arguments: *const *const c_char, lines: *const *const c_char) {
+/// Takes the variables out of the environment that the process was started with.
+///
+/// # Safety
+///
+/// `lines` is null or a list of C strings that ends with null. There is no second thread yet.
+pub(crate) unsafe fn note(lines: *const *const c_char) {
     let mut at = lines;
-    // SAFETY: the environment of a new process is a list of C strings that ends with null (System V ABI).
+    // SAFETY: the caller's contract.
     unsafe {
         while !at.is_null() && !(*at).is_null() {
             let line = CStr::from_ptr(*at).to_bytes();
-            TREE.take(line);
-            SUMMARY.take(line);
-            TRACE.take(line);
-            RECORD.take(line);
-            SANITIZE.take(line);
-            PROFILE.take(line);
-            FAULTS.take(line);
-            INSPECT.take(line);
-            CARD.take(line);
-            DEBUGGABLE.take(line);
-            WAIT.take(line);
+            for started in [
+                &TREE,
+                &SUMMARY,
+                &TRACE,
+                &RECORD,
+                &SANITIZE,
+                &PROFILE,
+                &FAULTS,
+                &INSPECT,
+                &CARD,
+                &DEBUGGABLE,
+                &WAIT,
+            ] {
+                started.take(line);
+            }
             at = at.add(1);
         }
     }
-    crate::notice::take_log();
-    crate::fork::register();
 }
-
-#[used]
-#[unsafe(link_section = ".init_array")]
-static NOTE_ENVIRONMENT: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = note_environment;
 
 /// The settings; `None` in a process that was not started by `belfry exec`.
 pub(crate) fn settings() -> Option<&'static Settings> {

@@ -120,7 +120,7 @@ pub(crate) fn forget() {
     for slot in &DESCRIPTORS {
         let fd = slot.swap(-1, Ordering::Relaxed);
         if fd >= 0 {
-            crate::node::raw_close(fd);
+            crate::identity::raw_close(fd);
         }
     }
 }
@@ -158,7 +158,7 @@ impl Userfault {
             return None;
         }
         let copy = high(fd as i32);
-        crate::node::raw_close(fd as i32);
+        crate::identity::raw_close(fd as i32);
         slot.store(copy, Ordering::Relaxed);
         let inode = raw::fstat(copy).map_or(0, |stat| stat.st_ino);
         INODES[purpose as usize].store(inode, Ordering::Relaxed);
@@ -166,7 +166,7 @@ impl Userfault {
         let mut api = [UFFD_API, features, 0];
         let agreed = userfault.control(UFFDIO_API, &mut api) && api[1] & features == features;
         if !agreed {
-            crate::node::raw_close(slot.swap(-1, Ordering::Relaxed));
+            crate::identity::raw_close(slot.swap(-1, Ordering::Relaxed));
         }
         agreed.then_some(userfault)
     }

@@ -6,7 +6,8 @@ use crate::cwd;
 use crate::hooks::with_path;
 use crate::inside::is_inside;
 use crate::node;
-use crate::path::{Buffer, PATH_MAX, shown};
+use crate::path::{Buffer, shown};
+use crate::real::PATH_MAX;
 use crate::real::next;
 use crate::settings::settings;
 

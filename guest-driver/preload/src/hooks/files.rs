@@ -2,9 +2,10 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
+use crate::identity::{self, raw_close};
 use crate::path::{Buffer, Resolved};
 use crate::real::{next, set_errno};
-use crate::{gpu, live, node, shared};
+use crate::{gpu, live, node, opening, shared};
 
 /// Flags that ask for more than reading.
 const WRITES: c_int = libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND;
@@ -32,7 +33,7 @@ fn finish(found: &Resolved, fd: c_int) -> c_int {
         return match live::fill(unsafe { CStr::from_ptr(found.path) }, fd) {
             Ok(()) => fd,
             Err(errno) => {
-                node::raw_close(fd);
+                raw_close(fd);
                 set_errno(errno);
                 -1
             }
@@ -40,12 +41,12 @@ fn finish(found: &Resolved, fd: c_int) -> c_int {
     }
     let Some(which) = node::node_of(fd) else { return fd };
     node::opened();
-    gpu::opened();
+    opening::opened();
     if which == node::Which::Kfd
         && gpu::running().is_none()
-        && let Err(errno) = gpu::start()
+        && let Err(errno) = opening::start()
     {
-        node::raw_close(fd);
+        raw_close(fd);
         set_errno(errno);
         return -1;
     }
@@ -137,7 +138,7 @@ macro_rules! streams {
             let mode = if found.is_node { c"re".as_ptr() } else { mode };
             if found.is_node {
                 node::opened();
-                gpu::opened();
+                opening::opened();
             }
             let opened = next!(
                 $name(found.path, mode $(, $stream)?):
@@ -252,7 +253,7 @@ fn allowed(found: &Resolved, mode: c_int) -> bool {
     found.is_node
         && mode & libc::X_OK == 0
         // SAFETY: the path is one of the buffer's.
-        && node::Identity::of_path(unsafe { CStr::from_ptr(found.path) }).is_some_and(node::is_stand_in)
+        && identity::Identity::of_path(unsafe { CStr::from_ptr(found.path) }).is_some_and(node::is_stand_in)
 }
 
 /// Asks for the right to a file: `access` is given the path to use.

@@ -5,7 +5,8 @@ use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::cwd;
-use crate::path::{Buffer, hidden};
+use crate::cwd::hidden;
+use crate::path::Buffer;
 use crate::real::next;
 use crate::settings::settings;
 

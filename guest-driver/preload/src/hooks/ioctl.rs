@@ -12,7 +12,7 @@ use belfry_abi::kfd::ioctl::{
 
 use crate::inside::{inside, is_inside};
 use crate::real::{next, set_errno};
-use crate::{card, companion, debug, gpu, node};
+use crate::{card, companion, debug, gpu, node, opening};
 
 /// Types of the ioctls of KFD and of DRM (`AMDKFD_IOCTL_BASE`, `DRM_IOCTL_BASE`).
 const KFD: u8 = b'K';
@@ -38,7 +38,7 @@ fn answer(fd: c_int, request: c_ulong, argument: *mut c_void) -> Option<Result<c
     }
     // Descriptors from before an `exec` are known as well.
     let which = node::node_of(fd)?;
-    Some(gpu::get().and_then(|gpu| {
+    Some(opening::get().and_then(|gpu| {
         let call = move || gpu.process.ioctl(which.node(), request as u32, argument);
         // A call that waits is interrupted by signals, whose handlers need not come back.
         let number = ioc_nr(request as u32);

@@ -4,7 +4,8 @@ use std::ffi::{CStr, c_char, c_int};
 
 use crate::inside::is_inside;
 use crate::node::shown_elsewhere;
-use crate::path::{Buffer, PATH_MAX, reveal, shown};
+use crate::path::{Buffer, reveal, shown};
+use crate::real::PATH_MAX;
 use crate::real::{next, set_errno};
 use crate::settings::settings;
 

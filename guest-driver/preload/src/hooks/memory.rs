@@ -9,6 +9,7 @@ use crate::card;
 use crate::gpu::{self, Gpu};
 use crate::inside::{inside, is_inside};
 use crate::node::{self, Which};
+use crate::opening;
 use crate::real::{Next, answer, raw, set_errno, through};
 use crate::shared;
 
@@ -144,7 +145,7 @@ fn map_node(
         }
         Ok(mapped)
     };
-    match gpu::get().and_then(|gpu| inside(|| map(gpu))) {
+    match opening::get().and_then(|gpu| inside(|| map(gpu))) {
         Ok(mapped) => mapped.cast(),
         Err(errno) => {
             set_errno(errno);

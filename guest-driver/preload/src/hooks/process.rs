@@ -2,8 +2,8 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use crate::inside::{Kind, become_thread_of, child_kind, is_inside};
 use crate::real::{next, set_errno};
+use crate::thread_kind::{Kind, become_thread_of, child_kind, is_inside};
 use crate::{summary, userfault};
 
 type Routine = extern "C" fn(*mut c_void) -> *mut c_void;
