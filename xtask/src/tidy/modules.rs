@@ -17,48 +17,19 @@ pub(super) struct Source {
 /// From a module to the modules it names, and where it first names each.
 type Arrows = BTreeMap<String, BTreeMap<String, String>>;
 
-/// An arrow that may be on a cycle until it is turned round: the module it comes from, and the one it leads to. A capital letter begins
-/// the name of an item that the module may take from the crate's root until the item has a module.
-pub(super) type Exception = (&'static str, &'static str);
-
 /// A name that a module takes from the crate's root.
 struct Hidden {
-    module: String,
     name: String,
     place: String,
 }
 
-/// Findings about the modules of one crate. An exception is one as well as soon as it is not needed any more, so that their list shrinks.
-pub(super) fn findings(sources: &[Source], exceptions: &[Exception]) -> Vec<String> {
-    let (mut arrows, hidden) = arrows(sources);
-    let excepted = |hidden: &Hidden| {
-        exceptions.iter().any(|(module, name)| *module == hidden.module && *name == hidden.name)
-    };
-    let mut findings: Vec<_> = hidden
-        .iter()
-        .filter(|hidden| !excepted(hidden))
-        .map(|Hidden { name, place, .. }| {
-            format!("{place} names {name} through the crate's root: name its module")
-        })
-        .collect();
-    let reaches = |from: &str, to: &str| shortest(&arrows, from, to).is_some();
-    for &(from, to) in exceptions {
-        if hidden.iter().any(|hidden| hidden.module == from && hidden.name == to) {
-            continue;
-        }
-        let is_there = arrows.get(from).is_some_and(|targets| targets.contains_key(to));
-        if !is_there || !reaches(to, from) {
-            let why = if is_there { "is on no cycle" } else { "is not there" };
-            findings.push(format!("exception {from} -> {to} {why}: delete it"));
-        }
-    }
-    for (from, to) in exceptions {
-        if let Some(targets) = arrows.get_mut(*from) {
-            targets.remove(*to);
-        }
-    }
-    findings.extend(cycles(&arrows));
-    findings
+/// Findings about the modules of one crate.
+pub(super) fn findings(sources: &[Source]) -> Vec<String> {
+    let (arrows, hidden) = arrows(sources);
+    let named = hidden.iter().map(|Hidden { name, place }| {
+        format!("{place} names {name} through the crate's root: name its module")
+    });
+    named.chain(cycles(&arrows)).collect()
 }
 
 /// The arrows of a crate, and the names that hide one.
@@ -79,7 +50,7 @@ fn arrows(sources: &[Source]) -> (Arrows, Vec<Hidden>) {
             if modules.contains(name.as_str()) {
                 draw(from, &name, place);
             } else if name.starts_with(char::is_uppercase) {
-                hidden.push(Hidden { module: from.to_owned(), name, place });
+                hidden.push(Hidden { name, place });
             }
         }
         for (line, name) in blocks(&source.text) {
@@ -261,15 +232,11 @@ mod tests {
     use super::*;
 
     fn check(sources: &[(&str, &str)]) -> Vec<String> {
-        check_but(sources, &[])
-    }
-
-    fn check_but(sources: &[(&str, &str)], exceptions: &[Exception]) -> Vec<String> {
         let sources: Vec<_> = sources
             .iter()
             .map(|&(path, text)| Source { path: path.to_owned(), text: text.to_owned() })
             .collect();
-        findings(&sources, exceptions)
+        findings(&sources)
     }
 
     #[test]
@@ -316,33 +283,6 @@ mod tests {
     fn name_taken_from_the_root_hides_an_arrow_and_is_a_finding() {
         let found = check(&[("bus.rs", "\nuse crate::{Gpu, queue};\n"), ("queue.rs", "")]);
         assert_eq!(found, ["bus.rs:2 names Gpu through the crate's root: name its module"]);
-    }
-
-    #[test]
-    fn name_taken_from_the_root_with_an_exception_is_no_finding_until_the_name_is_gone() {
-        let sources = [("bus.rs", "use crate::{Gpu, queue};\n"), ("queue.rs", "use crate::Gpu;\n")];
-        assert_eq!(check_but(&sources, &[("bus", "Gpu"), ("queue", "Gpu")]), [""; 0]);
-        assert_eq!(
-            check_but(&sources[1..], &[("bus", "Gpu"), ("queue", "Gpu")]),
-            ["exception bus -> Gpu is not there: delete it"]
-        );
-    }
-
-    const CIRCLE: [(&str, &str); 2] =
-        [("bus.rs", "use crate::queue::Ring;\n"), ("queue.rs", "\nuse crate::bus::Bar;\n")];
-
-    #[test]
-    fn cycle_with_an_exception_is_no_finding_until_the_arrow_is_gone() {
-        assert_eq!(check_but(&CIRCLE, &[("queue", "bus")]), [""; 0]);
-        let exceptions = [("queue", "bus"), ("queue", "vm")];
-        assert_eq!(check_but(&CIRCLE, &exceptions), ["exception queue -> vm is not there: delete it"]);
-        let found = check_but(&CIRCLE[..1], &[("bus", "queue")]);
-        assert_eq!(found, ["exception bus -> queue is not there: delete it"]);
-        let sources = [CIRCLE[0], ("queue.rs", "pub struct Ring;\n")];
-        assert_eq!(
-            check_but(&sources, &[("bus", "queue")]),
-            ["exception bus -> queue is on no cycle: delete it"]
-        );
     }
 
     #[test]
