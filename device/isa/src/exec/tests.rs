@@ -131,7 +131,7 @@ fn result(wave: &Wave, entry: &Entry, lane: u32) -> u64 {
 }
 
 /// Every combination of edge values for the sources there are.
-fn combinations(entry: &Entry) -> Vec<[u64; 3]> {
+pub(crate) fn combinations(entry: &Entry) -> Vec<[u64; 3]> {
     let list = |n: usize| if n < entry.arity { edges(entry.bits[n]) } else { vec![0] };
     let (first, second, third) = (list(0), list(1), list(2));
     let mut all = Vec::new();
@@ -234,7 +234,7 @@ fn pairs_read_before_they_write() {
     }
 }
 
-type Table = (&'static [Op], fn(Op, BackendKind) -> Option<Entry>);
+pub(crate) type Table = (&'static [Op], fn(Op, BackendKind) -> Option<Entry>);
 
 const TABLES: [Table; 12] = [
     (vop_int::ALL, vop_int::entry),
@@ -250,6 +250,11 @@ const TABLES: [Table; 12] = [
     (dot::gfx9::ALL, dot::gfx9::entry),
     (qsad::ALL, qsad::entry),
 ];
+
+/// The tables but for that of results that saturate.
+pub(crate) fn tables_without_clamp() -> impl Iterator<Item = Table> {
+    TABLES.into_iter().filter(|(ops, _)| *ops != vop_clamp::ALL)
+}
 
 #[test]
 fn lanes_equal_the_scalar_definition() {

@@ -23,4 +23,6 @@ pub(super) const EXEC: u32 = slot::EXEC as u32;
 pub(super) const SCC: u32 = slot::SCC as u32;
 
 #[cfg(test)]
+mod one_lane_tests;
+#[cfg(test)]
 mod tests;

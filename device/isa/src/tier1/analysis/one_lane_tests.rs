@@ -1,0 +1,191 @@
+//! A back end of templates without a processor: it does one lane at a time, and gives what the operations' definitions give.
+
+use super::template::{Arithmetic, Curve, Extreme, Integer, Shift, Template, Two, vector};
+use crate::exec::di::{Di, Kind, Source};
+use crate::exec::scalar::control;
+use crate::exec::tests::{combinations, tables_without_clamp};
+use crate::inst::Op;
+use crate::lanes::BackendKind;
+
+/// Result of a lane: the bits, or a number of which a NaN may have other bits.
+#[derive(Clone, Copy, Debug)]
+enum Lane {
+    Bits(u64),
+    /// A half by its value.
+    Half(f64),
+    Single(f32),
+    Double(f64),
+    /// Left to the handler.
+    Handler,
+}
+
+impl Lane {
+    fn is(self, bits: u64) -> bool {
+        match self {
+            Self::Bits(own) => own == bits,
+            Self::Half(own) => own.to_bits() == value_of_half(bits).to_bits(),
+            Self::Single(own) => {
+                own.is_nan() && f32::from_bits(bits as u32).is_nan() || u64::from(own.to_bits()) == bits
+            }
+            Self::Double(own) => own.is_nan() && f64::from_bits(bits).is_nan() || own.to_bits() == bits,
+            Self::Handler => true,
+        }
+    }
+}
+
+fn two(op: Two, a: u32, b: u32) -> u32 {
+    let singles = |op: fn(f32, f32) -> f32| op(f32::from_bits(a), f32::from_bits(b)).to_bits();
+    let signed = |op: fn(i32, i32) -> i32| op(a.cast_signed(), b.cast_signed()).cast_unsigned();
+    match op {
+        Two::And => a & b,
+        Two::Or => a | b,
+        Two::Xor => a ^ b,
+        Two::Add => a.wrapping_add(b),
+        Two::Subtract => a.wrapping_sub(b),
+        Two::Multiply => a.wrapping_mul(b),
+        Two::MinUnsigned => a.min(b),
+        Two::MaxUnsigned => a.max(b),
+        Two::MinSigned => signed(Ord::min),
+        Two::MaxSigned => signed(Ord::max),
+        Two::AddSingles => singles(|a, b| a + b),
+        Two::MultiplySingles => singles(|a, b| a * b),
+    }
+}
+
+/// Bit `4 * a + 2 * b + c` of a function, for each bit of the sources.
+fn bits(function: u8, a: u32, b: u32, c: u32) -> u32 {
+    (0..32).fold(0, |result, bit| {
+        let at = (a >> bit & 1) * 4 + (b >> bit & 1) * 2 + (c >> bit & 1);
+        result | (u32::from(function) >> at & 1) << bit
+    })
+}
+
+fn shift(how: Shift, value: u32, count: u32) -> u32 {
+    match how {
+        Shift::Left => value << (count & 31),
+        Shift::Right => value >> (count & 31),
+        Shift::Signed => (value.cast_signed() >> (count & 31)).cast_unsigned(),
+    }
+}
+
+/// A lane of an operation, from its sources.
+fn plain(template: Template, [wide_a, wide_b, wide_c]: [u64; 3]) -> Lane {
+    let [a, b, c] = [wide_a, wide_b, wide_c].map(|source| source as u32);
+    let [x, y, z] = [a, b, c].map(f32::from_bits);
+    let [p, q, r] = [wide_a, wide_b, wide_c].map(f64::from_bits);
+    let word = |bits: u32| Lane::Bits(bits.into());
+    match template {
+        Template::Move => word(a),
+        Template::Not => word(!a),
+        Template::Two(op) => word(two(op, a, b)),
+        Template::Swapped(op) => word(two(op, b, a)),
+        Template::Float(op) => Lane::Single(f32::from_bits(two(op, a, b))),
+        Template::Subtract => Lane::Single(x - y),
+        Template::ReverseSubtract => Lane::Single(y - x),
+        Template::Fused => Lane::Single(x.mul_add(y, z)),
+        Template::Extreme(_) if x.is_nan() || y.is_nan() => Lane::Handler,
+        // Of zeros, the negative one is the smaller.
+        Template::Extreme(Extreme::Least) if x == y => word(a | b),
+        Template::Extreme(Extreme::Most) if x == y => word(a & b),
+        Template::Extreme(Extreme::Least) => Lane::Single(x.min(y)),
+        Template::Extreme(Extreme::Most) => Lane::Single(x.max(y)),
+        Template::Bits(function) => word(bits(function, a, b, c)),
+        Template::Chain(first, second) => word(two(second, two(first, a, b), c)),
+        Template::Shift(how) => word(shift(how, b, a)),
+        Template::ShiftThen(op) => word(two(op, shift(Shift::Left, a, b), c)),
+        Template::AddShift => word(shift(Shift::Left, a.wrapping_add(b), c)),
+        Template::Extract => word(a >> (b & 31) & !(u32::MAX << (c & 31))),
+        Template::Align => word(((u64::from(a) << 32 | u64::from(b)) >> (c & 31)) as u32),
+        Template::Multiply24 => word((a & 0xff_ffff).wrapping_mul(b & 0xff_ffff)),
+        Template::MultiplyAdd24 => word((a & 0xff_ffff).wrapping_mul(b & 0xff_ffff).wrapping_add(c)),
+        Template::MultiplyHigh => word(((u64::from(a) * u64::from(b)) >> 32) as u32),
+        Template::Convert(Integer::Signed) => Lane::Single(a.cast_signed() as f32),
+        Template::Convert(Integer::Unsigned) => Lane::Single(a as f32),
+        Template::ShiftPair => Lane::Bits(wide_b << (a & 63)),
+        Template::MovePair => Lane::Bits(wide_a),
+        Template::ShiftAddPair => Lane::Bits((wide_a << (b & 7)).wrapping_add(wide_c)),
+        Template::ConvertByte(byte) => Lane::Single((a >> (u32::from(byte) * 8) & 0xff) as f32),
+        Template::ToUnsigned => word(x as u32),
+        Template::ToSigned => word((x as i32).cast_unsigned()),
+        Template::Halves(arithmetic) => {
+            let [p, q, r] = [wide_a, wide_b, wide_c].map(value_of_half);
+            let exact = doubles(arithmetic, p, q, r);
+            // Sums and products of two are exact in doubles, so that there is one rounding; sums of three are not.
+            if exact.is_nan() || arithmetic == Arithmetic::Fused {
+                return Lane::Handler;
+            }
+            Lane::Half(rounded_to_half(exact))
+        }
+        Template::Doubles(arithmetic) => Lane::Double(doubles(arithmetic, p, q, r)),
+        // Their own tests compare tables and approximations.
+        Template::HalfToSingle
+        | Template::SingleToHalf
+        | Template::SinglesToHalves
+        | Template::Reciprocal
+        | Template::Curve(Curve::Root | Curve::ReciprocalRoot | Curve::PowerOfTwo) => Lane::Handler,
+    }
+}
+
+/// Value of a half of IEEE 754.
+fn value_of_half(bits: u64) -> f64 {
+    let (exponent, fraction) = (bits >> 10 & 31, (bits & 0x3ff) as f64);
+    let size = match exponent {
+        0 => fraction * 2f64.powi(-24),
+        31 if fraction == 0.0 => f64::INFINITY,
+        31 => f64::NAN,
+        _ => (1024.0 + fraction) * 2f64.powi(exponent as i32 - 25),
+    };
+    if bits >> 15 & 1 != 0 { -size } else { size }
+}
+
+/// The value of the nearest half, of two that are as near the even one.
+fn rounded_to_half(value: f64) -> f64 {
+    if value == 0.0 || value.is_infinite() {
+        return value;
+    }
+    let exponent = (value.to_bits() >> 52 & 0x7ff) as i32 - 1023;
+    let unit = 2f64.powi(exponent.max(-14) - 10);
+    let nearest = (value / unit).round_ties_even() * unit;
+    if nearest.abs() < 65536.0 { nearest } else { f64::INFINITY.copysign(value) }
+}
+
+fn doubles(arithmetic: Arithmetic, a: f64, b: f64, c: f64) -> f64 {
+    match arithmetic {
+        Arithmetic::Add => a + b,
+        Arithmetic::Multiply => a * b,
+        Arithmetic::Subtract => a - b,
+        Arithmetic::ReverseSubtract => b - a,
+        Arithmetic::Fused => a.mul_add(b, c),
+    }
+}
+
+/// The template of an operation, with constants for the sources that have to be.
+fn template_of(op: Op) -> Option<Template> {
+    let source = |kind: Kind| Source { kind, ..Source::ZERO };
+    let choices: [&[usize]; 5] = [&[], &[0], &[1], &[2], &[1, 2]];
+    choices.iter().find_map(|constants| {
+        let kind = |n| if constants.contains(&n) { Kind::Constant } else { Kind::Vector };
+        let mut d = Di::for_test(control::refresh_flags);
+        d.src = [0, 1, 2].map(|n| source(kind(n)));
+        vector(op, &d)
+    })
+}
+
+#[test]
+fn templates_give_what_definitions_give() {
+    let mut compared = 0;
+    for (ops, entry) in tables_without_clamp() {
+        for &op in ops {
+            let Some(template) = template_of(op) else { continue };
+            let entry = entry(op, BackendKind::Portable).expect("it is in its own table");
+            assert_eq!(entry.arity, template.arity(), "{op:?}");
+            for values in combinations(&entry) {
+                let (own, expected) =
+                    (plain(template, values), (entry.scalar)(values[0], values[1], values[2]));
+                assert!(own.is(expected), "{op:?} of {values:#x?}: {own:x?}, not {expected:#x}");
+            }
+            compared += 1;
+        }
+    }
+    assert!(compared > 60, "{compared}");
+}
