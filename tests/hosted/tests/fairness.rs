@@ -92,9 +92,9 @@ fn forty_queues_of_two_and_of_four_processes_advance_alike() {
         };
         let all = done.iter().flatten().sum();
         let of_processes: Vec<u32> = done.iter().map(|own| own.iter().sum()).collect();
-        assert!(of_processes.iter().all(|&part| is_fair(part, processes as u32, all, 5)), "{of_processes:?}");
-        // One queue of forty may have had a turn more when the others are looked at, and a busy machine makes turns
+        // A process or a queue may have had a turn more when the others are looked at, and a busy machine makes turns
         // longer.
+        assert!(of_processes.iter().all(|&part| is_fair(part, processes as u32, all, 3)), "{of_processes:?}");
         assert!(done.iter().flatten().all(|&part| is_fair(part, QUEUES as u32, all, 2)), "{done:?}");
         for lane in lanes.iter().flatten() {
             lane.queue.finish().unwrap();
