@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
+use belfry_lock::MAX_DEVICES;
 use once_cell::race::OnceNonZeroUsize;
 
 use belfry_abi::partition::ComputePartition;
@@ -15,7 +16,6 @@ use crate::activity::Activity;
 use crate::chip::{self, Model, Shape};
 use crate::explore::Explorer;
 use crate::faults::Plan;
-use crate::lock::MAX_DEVICES;
 use crate::memory::Hive;
 use crate::profile::Profiler;
 use crate::record::Recording;

@@ -22,7 +22,6 @@ mod guest_error;
 pub mod handover;
 pub mod interrupt;
 pub mod io;
-pub mod lock;
 pub mod look;
 pub mod memory;
 mod moments;

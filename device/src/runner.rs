@@ -5,12 +5,12 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use belfry_abi::doorbell::DoorbellIndex;
+use belfry_lock::{Mutex, MutexGuard, ThisDevice, rank};
 
 use crate::config::processors;
 use crate::doorbell::{DoorbellWatch, Doorbells, InterruptDoorbell};
 use crate::firmware::{FirmwareList, Served, Turn};
 use crate::interrupt::Interrupts;
-use crate::lock::{Mutex, MutexGuard, ThisDevice, rank};
 use crate::memory::Memory;
 use crate::own_bars::OwnBars;
 use crate::pci::SharedControl;

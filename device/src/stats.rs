@@ -8,9 +8,9 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use belfry_isa::code_store::KeptCounts;
+use belfry_lock::{Mutex, rank};
 
 use crate::guest_error::GuestError;
-use crate::lock::{Mutex, rank};
 use crate::moments::Moment;
 use crate::tools::Tools;
 use crate::trace::Engine;

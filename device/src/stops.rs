@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use belfry_isa::exec::{Place, Touch};
 use belfry_isa::mem::Access;
+use belfry_lock::{Condvar, Mutex, MutexGuard, rank};
 
-use crate::lock::{Condvar, Mutex, MutexGuard, rank};
 use crate::moments::{Asked, Asks};
 
 /// Most breakpoints.

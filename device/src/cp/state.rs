@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use belfry_abi::aql::{KernelDispatchPacket, PacketHeader};
+use belfry_lock::{Mutex, rank};
 
 use super::aql::check::Kept;
 use super::complete::{self, Completed};
@@ -15,7 +16,6 @@ use super::env::{CpEnv, CpInterrupts};
 use super::error::{Cause, QueueError};
 use super::kernel_name::{KernelAt, NameOf};
 use crate::chip::SqInterrupt;
-use crate::lock::{Mutex, rank};
 use crate::moments::{Moment, Verdict};
 use crate::queue::QueueIdentity;
 use crate::sanitize::{Misuse, Rule};

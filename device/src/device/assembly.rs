@@ -6,6 +6,7 @@ use belfry_abi::pci;
 use belfry_abi::regs::gc::SDMA0_STATUS_REG;
 use belfry_abi::regs::{Ip, Register as _};
 use belfry_isa::lanes::Backend;
+use belfry_lock::{Mutex, OnDevice};
 
 use super::session::{AfterStores, Session};
 use super::{Gpu, Resources};
@@ -17,7 +18,6 @@ use crate::doorbell::{DoorbellWatch, Doorbells};
 use crate::error::Error;
 use crate::firmware::{FirmwareList, Ports};
 use crate::interrupt::{Interrupts, Sources};
-use crate::lock::{Mutex, OnDevice};
 use crate::memory::{Hive, Memory};
 use crate::own_bars::OwnBars;
 use crate::pci::{ConfigSpace, Function, SharedControl};

@@ -18,6 +18,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use belfry_isa::exec::CodeTimes;
+use belfry_lock::{Mutex, OnDevice, rank};
 use vm_memory::MmapRegion;
 
 use crate::chip::Chip;
@@ -25,7 +26,6 @@ use crate::config::GpuConfig;
 use crate::doorbell::{DoorbellWatch, Doorbells};
 use crate::faults::Faults;
 use crate::interrupt::{InterruptSink, Interrupts};
-use crate::lock::{Mutex, OnDevice, rank};
 use crate::memory::{FlushPage, Memory, NoSuchPeer, Peer, Physical, SystemMemory};
 use crate::moments::Moment;
 use crate::own_bars::OwnBars;

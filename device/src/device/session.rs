@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::pci;
+use belfry_lock::{Mutex, MutexGuard, ThisDevice, rank};
 use serde::{Deserialize, Serialize};
 use vm_memory::MmapRegion;
 
@@ -22,7 +23,6 @@ use crate::error::Error;
 use crate::firmware::Turn;
 use crate::interrupt::InterruptSink;
 use crate::io::{IoError, IoResult};
-use crate::lock::{Mutex, MutexGuard, ThisDevice, rank};
 use crate::memory::{Memory, SavedVram};
 use crate::record::{Call, Entry, Journal, Recording, Witness, digest};
 use crate::runner;

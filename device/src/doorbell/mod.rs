@@ -29,9 +29,9 @@ use std::sync::{Arc, OnceLock, PoisonError};
 
 use belfry_abi::doorbell::{DoorbellIndex, DoorbellOffset};
 use belfry_abi::pci::{DOORBELL_BAR_SIZE, DOORBELL_SIZE};
+use belfry_lock::{Mutex, MutexGuard, rank};
 use vm_memory::{Bytes as _, MmapRegion, VolatileMemory as _};
 
-use crate::lock::{Mutex, MutexGuard, rank};
 use flags::Flags;
 pub(crate) use mirror::DoorbellMirror;
 use owner::InterruptDoorbells;

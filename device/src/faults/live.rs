@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use belfry_lock::{Mutex, rank};
+
 use super::{FaultReport, Hook, Place, Plan, Rule, Strike};
-use crate::lock::{Mutex, rank};
 use crate::threads::Wake;
 use crate::time::Clock;
 use crate::trace::{Engine, Owner, TraceEvent, Tracer};

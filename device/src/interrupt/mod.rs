@@ -15,12 +15,12 @@ use std::time::Duration;
 
 use belfry_abi::ih::{Client, IhEntry, Source};
 use belfry_abi::regs::Offset;
+use belfry_lock::{Mutex, MutexGuard, rank};
 
 use crate::config::MsixTable;
 use crate::doorbell::{Doorbells, InterruptDoorbell};
 use crate::faults::Rule;
 use crate::guest_error::GuestError;
-use crate::lock::{Mutex, MutexGuard, rank};
 use crate::moments::{Moment, Verdict};
 use crate::pci::{Msix, SharedControl};
 use crate::stats::{Counters, count};

@@ -25,10 +25,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use belfry_isa::mem::Access;
+use belfry_lock::{Mutex, MutexGuard, rank};
 
 use super::host_path::{Notes, Unflushed};
 use super::{Aperture, Block, PAGE, Physical};
-use crate::lock::{Mutex, MutexGuard, rank};
 use crate::record::{Entry, Journal, Run, SYSTEM, digest};
 use crate::split_mix::mix;
 pub(crate) use changes::Changes;

@@ -30,23 +30,23 @@ mod sync {
     pub(super) use std::sync::PoisonError;
     pub(super) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-    pub(super) use crate::lock::Condvar;
-    use crate::lock::{self, rank};
+    pub(super) use belfry_lock::Condvar;
+    use belfry_lock::rank;
 
-    pub(super) type TurnMutex<T> = lock::Mutex<T, rank::QuiescenceTurn>;
-    pub(super) type Mutex<T> = lock::Mutex<T, rank::QuiescenceLeft>;
+    pub(super) type TurnMutex<T> = belfry_lock::Mutex<T, rank::QuiescenceTurn>;
+    pub(super) type Mutex<T> = belfry_lock::Mutex<T, rank::QuiescenceLeft>;
 }
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, Weak};
 
 use belfry_isa::mem::Access;
+use belfry_lock::{Mutex, rank};
 use vm_memory::{
     Address, GuestAddress, GuestAddressSpace, GuestMemoryAtomic, GuestMemoryBackend, GuestMemoryMmap,
     GuestMemoryRegion, MemoryRegionAddress, MmapRegion,
 };
 
-use crate::lock::{Mutex, rank};
 use crate::record::Journal;
 
 pub(crate) use access::Block;

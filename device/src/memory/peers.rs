@@ -7,10 +7,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
+use belfry_lock::{RwLock, rank};
 use vm_memory::MmapRegion;
 
 use super::{Memory, OwnPlace};
-use crate::lock::{RwLock, rank};
 
 /// Most devices of a fabric: as many as `MC_VM_XGMI_LFB_CNTL` counts.
 pub const MAX_PEERS: usize = 8;

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use belfry_abi::pci;
+use belfry_lock::{Mutex, MutexGuard, rank};
 
 use super::config::ConfigSpace;
-use crate::lock::{Mutex, MutexGuard, rank};
 
 /// Permissions of the function in configuration space: bus mastering, and the state of its interrupts.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -20,10 +20,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use belfry_isa::exec::Class;
+use belfry_lock::{Mutex, MutexGuard, rank};
 use serde::{Deserialize, Serialize};
 
 use crate::chip::ShaderRules;
-use crate::lock::{Mutex, MutexGuard, rank};
 
 pub use access::{GlobalAccess, LINE, Pattern, Patterns};
 pub use banks::{BANKS, LdsAccess};

@@ -13,10 +13,10 @@ use belfry_abi::regs::gc::{
     CP_HQD_PQ_WPTR_POLL_ADDR_HI, CP_HQD_VMID, CP_MQD_BASE_ADDR,
 };
 use belfry_abi::regs::{Offset, Register};
+use belfry_lock::{Mutex, MutexGuard, rank};
 
 use super::Mqd;
 
-use crate::lock::{Mutex, MutexGuard, rank};
 use crate::regs::named;
 
 /// The first banked register.

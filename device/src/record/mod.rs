@@ -29,8 +29,8 @@ use std::io::{self, Read, Seek, Write};
 use std::sync::{Arc, PoisonError};
 
 use belfry_isa::exec::Step;
+use belfry_lock::{Mutex, MutexGuard, rank};
 
-use crate::lock::{Mutex, MutexGuard, rank};
 use crate::trace::{Engine, Record, TraceSink, WaveId};
 pub use digest::digest;
 pub(crate) use entry::{Call, Entry, Run, SYSTEM};

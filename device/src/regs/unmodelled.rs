@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::PoisonError;
 
+use belfry_lock::{Mutex, MutexGuard, rank};
+
 use crate::chip::Chip;
 use crate::guest_error::GuestError;
-use crate::lock::{Mutex, MutexGuard, rank};
 use crate::save::{Broken, check, count};
 use crate::stats::Counters;
 

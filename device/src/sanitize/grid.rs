@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 
+use belfry_lock::{Mutex, MutexGuard, rank};
+
 use super::clock::{Clocks, Room};
 use super::finding::{Finding, Other, Rule};
 use super::shadow::{Cell, Does, Pages, Record};
 use super::unwritten::LINE;
 use super::{Named, Sanitizer};
-use crate::lock::{Mutex, MutexGuard, rank};
 
 /// Most waves of a dispatch that are checked.
 const MAX_WAVES: usize = 4 << 20;

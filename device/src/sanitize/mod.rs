@@ -23,8 +23,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 
+use belfry_lock::{Mutex, MutexGuard, rank};
+
 use crate::guest_error::GuestError;
-use crate::lock::{Mutex, MutexGuard, rank};
 use crate::memory::{Memory, Unflushed};
 use crate::time::Clock;
 

@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 
+use belfry_lock::{Condvar, Mutex, MutexGuard, ThisDevice, rank};
+
 use super::error::SdmaError;
 use super::transfer::Transfer;
-use crate::lock::{Condvar, Mutex, MutexGuard, ThisDevice, rank};
 use crate::spent::{self, Part};
 use crate::threads::{Wake, patience};
 use crate::vm::AddressSpace;

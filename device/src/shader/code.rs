@@ -7,8 +7,7 @@ use belfry_isa::code_store::KeptCode;
 use belfry_isa::exec::CodeTimes;
 use belfry_isa::inst::Arch;
 use belfry_isa::lanes::Backend;
-
-use crate::lock::{Mutex, rank};
+use belfry_lock::{Mutex, rank};
 
 /// The code of each address space that a worker has a cache of.
 #[derive(Debug)]

@@ -11,6 +11,7 @@ use std::sync::{Arc, PoisonError};
 
 use belfry_isa::exec::Lds;
 use belfry_isa::wave::Wave;
+use belfry_lock::{Mutex, MutexGuard, rank};
 
 use super::chance::Chance;
 use super::context::SavedGroup;
@@ -21,7 +22,6 @@ use super::queue::{Seat, ShaderQueue};
 use super::unclaimed::Unclaimed;
 use super::workgroup::{TellWave, Workgroup};
 use crate::explore::{Actor, Explorer};
-use crate::lock::{Mutex, MutexGuard, rank};
 use crate::profile;
 use crate::sanitize::Grid;
 use crate::show::Few;

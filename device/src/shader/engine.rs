@@ -24,6 +24,7 @@ use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 
 use belfry_isa::lanes::Backend;
+use belfry_lock::{Condvar, Mutex, MutexGuard, ThisDevice, rank};
 
 use self::calls::{Apart, Calls};
 use super::chance::Chance;
@@ -36,7 +37,6 @@ use super::worker::{Aftermath, Worker};
 use super::workgroup::Workgroup;
 use crate::activity::Activity;
 use crate::chip::{CuMask, Generation, Topology};
-use crate::lock::{Condvar, Mutex, MutexGuard, ThisDevice, rank};
 use crate::time::Clock;
 use crate::tools::Tools;
 use crate::trace::TraceSink;

@@ -10,8 +10,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use belfry_isa::exec::{GWS_RESOURCES, GwsOp, GwsRequest};
-
-use crate::lock::{Mutex, MutexGuard, rank};
+use belfry_lock::{Mutex, MutexGuard, rank};
 
 pub(crate) use save::SavedGws;
 

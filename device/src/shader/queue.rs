@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use belfry_isa::mem::Apertures;
+use belfry_lock::{Condvar, Mutex, MutexGuard, rank};
 
 use super::context::{ContextError, SavedGroup};
 use super::dispatch::Dispatch;
@@ -16,7 +17,6 @@ use super::launch::Launch;
 use super::placement::{Floor, Need, Place};
 use super::scratch::ScratchPool;
 use crate::chip::{ShaderRules, Topology};
-use crate::lock::{self, Condvar, Mutex, MutexGuard, rank};
 use crate::vm::AddressSpace;
 
 pub(super) use save::SavedSeat;
@@ -162,7 +162,7 @@ impl ShaderQueue {
     /// Waits until no turn is in progress. The caller holds no lock that a turn takes, or the turn would wait for the
     /// caller.
     fn wait_until_idle(&self) {
-        lock::about_to_wait::<rank::ShaderQueueTurns>();
+        belfry_lock::about_to_wait::<rank::ShaderQueueTurns>();
         let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         self.waiting.fetch_add(1, Ordering::SeqCst);
         while self.turns.load(Ordering::SeqCst) != 0 {

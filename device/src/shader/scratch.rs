@@ -5,8 +5,9 @@ mod save;
 use std::fmt;
 use std::sync::PoisonError;
 
+use belfry_lock::{Mutex, rank};
+
 use super::ShaderEngine;
-use crate::lock::{Mutex, rank};
 
 pub(crate) use save::SavedScratch;
 

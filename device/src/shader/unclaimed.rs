@@ -12,10 +12,10 @@ mod sync {
     pub(super) use std::sync::PoisonError;
     pub(super) use std::sync::atomic::{AtomicU64, Ordering};
 
-    use crate::lock::{self, rank};
+    use belfry_lock::rank;
 
-    pub(super) type Mutex<T> = lock::Mutex<T, rank::Unclaimed>;
-    pub(super) type MutexGuard<'a, T> = lock::MutexGuard<'a, T, rank::Unclaimed>;
+    pub(super) type Mutex<T> = belfry_lock::Mutex<T, rank::Unclaimed>;
+    pub(super) type MutexGuard<'a, T> = belfry_lock::MutexGuard<'a, T, rank::Unclaimed>;
 }
 
 /// Most workgroups of unknown cost that a worker takes at once.

@@ -8,11 +8,11 @@ mod sync {
     pub(super) use std::sync::PoisonError;
     pub(super) use std::sync::atomic::{AtomicBool, Ordering};
 
-    pub(super) use crate::lock::Condvar;
-    use crate::lock::{self, rank};
+    pub(super) use belfry_lock::Condvar;
+    use belfry_lock::rank;
 
-    pub(super) type Mutex<T> = lock::Mutex<T, rank::Wake>;
-    pub(super) type MutexGuard<'a, T> = lock::MutexGuard<'a, T, rank::Wake>;
+    pub(super) type Mutex<T> = belfry_lock::Mutex<T, rank::Wake>;
+    pub(super) type MutexGuard<'a, T> = belfry_lock::MutexGuard<'a, T, rank::Wake>;
 }
 
 pub(crate) use wake::Wake;

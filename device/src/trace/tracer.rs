@@ -5,10 +5,10 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use belfry_abi::doorbell::DoorbellIndex;
+use belfry_lock::{Mutex, rank};
 
 use super::record::{MAX_TEXT, Record};
 use super::{Engine, Job, JobScope, Owner, TraceEvent, TraceSink, job};
-use crate::lock::{Mutex, rank};
 use crate::time::Clock;
 
 /// Records events if there is a sink; cheap to clone.

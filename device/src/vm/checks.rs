@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::PoisonError;
 
 use belfry_abi::gpuvm::PAGE_SHIFT;
+use belfry_lock::{Mutex, rank};
 
 use super::Translation;
-use crate::lock::{Mutex, rank};
 use crate::memory::{Aperture, Physical};
 use crate::sanitize::{Misuse, Rule};
 use crate::tools::Tools;

@@ -8,10 +8,10 @@ use std::sync::{Arc, PoisonError};
 
 use belfry_abi::regs::Register as _;
 use belfry_abi::regs::gc::{GCVM_CONTEXT0_CNTL, GCVM_L2_PROTECTION_FAULT_STATUS, SH_MEM_CONFIG};
+use belfry_lock::{Mutex, MutexGuard, RwLock, rank};
 
 use super::{AddressSpace, Fault, Root, RootKind, WalkCounter};
 use crate::chip::PteFormat;
-use crate::lock::{Mutex, MutexGuard, RwLock, rank};
 use crate::memory::{Hive, Memory};
 use crate::tools::Tools;
 

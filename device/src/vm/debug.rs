@@ -9,8 +9,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use belfry_isa::mem::Watch;
-
-use crate::lock::{Mutex, rank};
+use belfry_lock::{Mutex, rank};
 
 /// `TCP_WATCHn`.
 pub const WATCHES: usize = 4;

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
 
 use belfry_isa::mem::Access;
+use belfry_lock::{Mutex, MutexGuard, rank};
 
 use super::Translation;
-use crate::lock::{Mutex, MutexGuard, rank};
 
 /// Most translations that are remembered: as many as a large TLB has.
 const ENTRIES: usize = 4096;

@@ -10,9 +10,9 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use belfry_abi::gpuvm::PAGE_SHIFT;
+use belfry_lock::{Mutex, rank};
 
 use super::{Fault, FaultKind};
-use crate::lock::{Mutex, rank};
 
 /// Tries of a page after which it is reported again.
 const TRIES: u32 = 1 << 14;

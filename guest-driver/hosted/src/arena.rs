@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use belfry_device::lock::{Mutex, rank};
 use belfry_kfd_core::os::{PAGE_SIZE, SystemPages};
 use belfry_kfd_core::{Errno, Result};
+use belfry_lock::{Mutex, rank};
 
 use crate::shared::Shared;
 use crate::sync::lock;

@@ -6,10 +6,10 @@ use std::sync::{Arc, PoisonError};
 use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::pci;
 use belfry_device::Gpu;
-use belfry_device::lock::{RwLock, rank};
 use belfry_device::sanitize::Sanitizer;
 use belfry_kfd_core::Result;
 use belfry_kfd_core::os::{DeviceInfo, Function, OwnPlace, PAGE_SIZE};
+use belfry_lock::{RwLock, rank};
 
 use crate::config::Place;
 use crate::exploring::Exploring;

@@ -27,9 +27,9 @@ use std::io;
 use std::os::fd::{AsRawFd as _, IntoRawFd as _};
 use std::sync::Arc;
 
-use belfry_device::lock::{Mutex, rank};
 use belfry_kfd_core::os::{Backing, BoPage, DmaBuf, PAGE_SIZE, SharedMetadata, SystemPages as _};
 use belfry_kfd_core::{Errno, Result};
+use belfry_lock::{Mutex, rank};
 
 use crate::arena::{Arena, Pages};
 use crate::bars::Bars;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use belfry_device::lock::{Mutex, rank};
 use belfry_kfd_core::os::{Backing, Gem, PAGE_SIZE};
 use belfry_kfd_core::{Errno, Result};
+use belfry_lock::{Mutex, rank};
 
 use crate::dmabuf::SharedFile;
 use crate::sync::lock;

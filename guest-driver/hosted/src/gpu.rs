@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use belfry_device::explore::Explorer;
 use belfry_device::faults::Rule;
-use belfry_device::lock::{Mutex, RwLock, rank};
 use belfry_device::memory::MAX_PEERS;
 use belfry_device::{Gpu, InterruptSink, Resources};
 use belfry_kfd_core::card::Card;
 use belfry_kfd_core::{Errno, Kfd, KfdDevice};
+use belfry_lock::{Mutex, RwLock, rank};
 
 use crate::arena::Arena;
 use crate::bars::{Bars, HostedFunction};

@@ -7,10 +7,10 @@ use std::sync::atomic::AtomicU64;
 
 use belfry_abi::pci;
 use belfry_device::GpuConfig;
-use belfry_device::lock::{Mutex, rank};
 use belfry_device::time::TimeSource;
 use belfry_kfd_core::os::PAGE_SIZE;
 use belfry_kfd_core::{Kfd, KfdDevice};
+use belfry_lock::{Mutex, rank};
 
 use crate::arena::Arena;
 use crate::bars::Bars;

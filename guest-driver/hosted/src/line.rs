@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 
-use belfry_device::lock::{Condvar, Mutex, rank};
 use belfry_device::{InterruptSink, look_out};
+use belfry_lock::{Condvar, Mutex, rank};
 
 use crate::sync::lock;
 

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use belfry_device::Gpu;
-use belfry_device::lock::{Mutex, rank};
 use belfry_kfd_core::os::{Change, Invalidate, PAGE_SIZE, UserMirror, UserPage, UserPin};
 use belfry_kfd_core::{Errno, Result};
+use belfry_lock::{Mutex, rank};
 use vm_memory::{GuestAddress, GuestMemoryAtomic, GuestMemoryMmap, GuestRegionMmap};
 
 use crate::config::{PinObserver, Reach};

@@ -19,9 +19,9 @@ use std::sync::Arc;
 use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::kfd::debug::DbgTrapArgs;
 use belfry_abi::kfd::ioctl::{DBG_TRAP, WAIT_EVENTS, ioc_nr};
-use belfry_device::lock::{Mutex, rank};
 use belfry_kfd_core::os::{Backing, BoPage, Change, PAGE_SIZE, ProcessKey};
 use belfry_kfd_core::{Errno, Kfd, MmapTarget, Process, Result};
+use belfry_lock::{Mutex, rank};
 
 use crate::debug::{Notices, telling};
 use crate::gems::Mappable;

@@ -8,9 +8,9 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-use belfry_device::lock::{Mutex, rank};
 use belfry_kfd_core::errno::{Errno, Result};
 use belfry_kfd_core::os::{SmiClient, SmiFile, Task};
+use belfry_lock::{Mutex, rank};
 
 use crate::sync::lock;
 

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LockResult, Mutex, PoisonError};
 use std::time::Duration;
 
-use belfry_device::lock::{self, AnyRank, CountingCondvar, Rank, rank};
 use belfry_device::time::TimeSource;
 use belfry_kfd_core::os::{self, LockRank};
+use belfry_lock::{AnyRank, CountingCondvar, Rank, rank};
 
 /// Chooser of the next actor where schedules are explored: threads that wait and work that is put off ask it.
 pub(crate) trait Turns: std::fmt::Debug + Send + Sync {
@@ -31,7 +31,7 @@ pub(crate) fn holds_locks() -> bool {
 }
 
 /// Locks a mutex whose data stays usable when another thread panicked.
-pub(crate) fn lock<T, R: Rank>(mutex: &lock::Mutex<T, R>) -> lock::MutexGuard<'_, T, R> {
+pub(crate) fn lock<T, R: Rank>(mutex: &belfry_lock::Mutex<T, R>) -> belfry_lock::MutexGuard<'_, T, R> {
     recover(mutex.lock())
 }
 

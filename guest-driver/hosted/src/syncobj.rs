@@ -14,11 +14,11 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use belfry_device::lock::{Mutex, rank};
 use belfry_device::time::TimeSource;
 use belfry_kfd_core::drm::Fence;
 use belfry_kfd_core::os::{SharedFence, WaitQueue as _};
 use belfry_kfd_core::{Errno, Result};
+use belfry_lock::{Mutex, rank};
 
 use crate::dmabuf::Identity;
 use crate::sync::{WaitQueue, lock};

@@ -10,9 +10,9 @@ use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
+use belfry_lock::{Mutex, rank};
 use once_cell::race::OnceBox;
 
-use belfry_device::lock::{Mutex, rank};
 use belfry_device::{Activity, Busy, WholeCard};
 use belfry_kfd_hosted::card::{Figures, Load, Source, measure};
 use belfry_kfd_hosted::prepared::{MAX_GPUS, SHARED_SIZE, shared_file};

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use belfry_abi::doorbell::DoorbellOffset;
 use belfry_device::handover::{Handover, Page};
-use belfry_device::lock::{Mutex, MutexGuard, rank};
 use belfry_kfd_hosted::HostedGpu;
+use belfry_lock::{Mutex, MutexGuard, rank};
 
 use crate::gpu::{self, Gpu};
 use crate::unmapped::spawn;

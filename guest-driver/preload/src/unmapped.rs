@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use belfry_device::lock::{Mutex, MutexGuard, rank};
 use belfry_kfd_hosted::PinObserver;
+use belfry_lock::{Mutex, MutexGuard, rank};
 
 use crate::gpu::Gpu;
 use crate::real::raw;

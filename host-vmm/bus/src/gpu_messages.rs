@@ -4,8 +4,8 @@
 use std::sync::{Arc, PoisonError};
 
 use belfry_abi::pci;
-use belfry_device::lock::{Mutex, rank};
 use belfry_device::{Gpu, IoError};
+use belfry_lock::{Mutex, rank};
 use belfry_pci::Message;
 
 use crate::message::Interrupts;

@@ -7,7 +7,8 @@ use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError};
 
-use belfry_device::lock::{Mutex, RwLock, rank};
+use belfry_lock::{Mutex, RwLock, rank};
+
 use vm_allocator::{AddressAllocator, AllocPolicy};
 
 use crate::bar::Bar;

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::{Arc, PoisonError};
 
 use belfry_device::InterruptSink;
-use belfry_device::lock::{Mutex, rank};
+use belfry_lock::{Mutex, rank};
 use belfry_pci::Message;
 use kvm_bindings::{
     KVM_IRQ_ROUTING_IRQCHIP, KVM_IRQ_ROUTING_MSI, KVM_IRQCHIP_IOAPIC, KVM_IRQCHIP_PIC_MASTER,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, TryLockError};
 
 use belfry_bus::RootBus;
-use belfry_device::lock::{Mutex, MutexGuard, rank};
+use belfry_lock::{Mutex, MutexGuard, rank};
 use belfry_snapshot::{SavedBoard, SavedSerial};
 use vm_superio::serial::{SerialEvents, SerialState};
 use vm_superio::{I8042Device, Serial, Trigger};

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, PoisonError};
 
-use belfry_device::lock::{Condvar, Mutex, MutexGuard, rank};
+use belfry_lock::{Condvar, Mutex, MutexGuard, rank};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 /// Bytes that are kept for a reader before the guest has to wait.

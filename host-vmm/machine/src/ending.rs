@@ -4,7 +4,7 @@ use std::io;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use belfry_device::lock::{Mutex, rank};
+use belfry_lock::{Mutex, rank};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
 
 /// End of a machine.

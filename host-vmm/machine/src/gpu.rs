@@ -4,8 +4,8 @@ use std::sync::{Arc, PoisonError};
 
 use belfry_abi::pci;
 use belfry_bus::{Bar, Function, GpuMessages, Vectors};
-use belfry_device::lock::{Mutex, rank};
 use belfry_device::{Gpu, GpuConfig, Rom};
+use belfry_lock::{Mutex, rank};
 use belfry_pci::BarLayout;
 
 use super::doorbells::Doorbells;

@@ -11,8 +11,7 @@ use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::sync::PoisonError;
 
-use belfry_device::lock::{Mutex, rank};
-
+use belfry_lock::{Mutex, rank};
 use rustix::fs::MemfdFlags;
 
 /// `IOCB_CMD_PREAD` and `IOCB_FLAG_RESFD` (linux/aio_abi.h).

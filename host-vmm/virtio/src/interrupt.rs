@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 
 use belfry_bus::Interrupts;
 use belfry_bus::Msix;
-use belfry_device::lock::{Mutex, MutexGuard, rank};
+use belfry_lock::{Mutex, MutexGuard, rank};
 use belfry_pci::{InterruptControl, MSIX_ENTRY};
 
 use crate::saved::{SavedVirtio, StateError, broken};

@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError};
 
 use belfry_bus::{Bar, Function};
 use belfry_bus::{Interrupts, line_of};
-use belfry_device::lock::{Mutex, MutexGuard, rank};
+use belfry_lock::{Mutex, MutexGuard, rank};
 use belfry_pci::{BarLayout, ConfigSpace, Identity, MSIX_ENTRY, show_interrupt};
 use kvm_ioctls::{IoEventAddress, NoDatamatch, VmFd};
 use virtio_queue::Queue;

@@ -16,12 +16,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("belfry-isa", &[]),
     ("belfry-isa-verify", &["belfry-isa"]),
     ("belfry-pci", &[]),
-    ("belfry-device", &["belfry-isa", "belfry-abi", "belfry-pci"]),
+    ("belfry-lock", &[]),
+    ("belfry-device", &["belfry-lock", "belfry-isa", "belfry-abi", "belfry-pci"]),
     ("belfry-kfd-core", &["belfry-abi"]),
-    ("belfry-kfd-hosted", &["belfry-kfd-core", "belfry-device", "belfry-abi"]),
+    ("belfry-kfd-hosted", &["belfry-lock", "belfry-kfd-core", "belfry-device", "belfry-abi"]),
     (
         "belfry-preload",
         &[
+            "belfry-lock",
             "belfry-kfd-hosted",
             "belfry-inspect",
             "belfry-report",
@@ -50,12 +52,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("belfry-embedded", &["belfry-image", "belfry-preload"]),
     // Used beside any device: those of the binary and those of programs.
     ("belfry-inspect", &["belfry-tools", "belfry-device", "belfry-runtime", "belfry-abi", "belfry-process"]),
-    ("belfry-bus", &["belfry-device", "belfry-pci", "belfry-abi"]),
-    ("belfry-virtio", &["belfry-bus", "belfry-device", "belfry-pci", "belfry-channel"]),
+    ("belfry-bus", &["belfry-lock", "belfry-device", "belfry-pci", "belfry-abi"]),
+    ("belfry-virtio", &["belfry-lock", "belfry-bus", "belfry-device", "belfry-pci", "belfry-channel"]),
     ("belfry-snapshot", &["belfry-virtio", "belfry-device"]),
     (
         "belfry-machine",
         &[
+            "belfry-lock",
             "belfry-snapshot",
             "belfry-virtio",
             "belfry-bus",
@@ -66,7 +69,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "belfry-process",
         ],
     ),
-    ("belfry-vfio-user", &["belfry-device", "belfry-abi"]),
+    ("belfry-vfio-user", &["belfry-lock", "belfry-device", "belfry-abi"]),
     (
         "belfry-guest",
         &[

@@ -14,6 +14,7 @@ const LAYERED: &[&str] = &[
     "device/isa/src",
     "device/code-folder/src",
     "device/isa/verify/src",
+    "device/lock/src",
     "device/report/src",
     "device/tools/src",
     "device/traces/src",

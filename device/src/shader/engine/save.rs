@@ -7,10 +7,10 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
+use belfry_lock::rank;
 use serde::{Deserialize, Serialize};
 
 use super::{Active, FIRST_EPOCH, ShaderEngine, State};
-use crate::lock::{self, rank};
 use crate::save::{Broken, check, counter};
 use crate::shader::dispatch::{Owner, Restored, SavedDispatch};
 use crate::shader::queue::ShaderQueue;
@@ -68,7 +68,7 @@ impl ShaderEngine {
     ///
     /// Turns of a deterministic schedule end where they would have ended anyway, so that the schedule stays unchanged.
     pub(crate) fn hold(&self) -> Held<'_> {
-        lock::about_to_wait::<rank::ShaderQueueTurns>();
+        belfry_lock::about_to_wait::<rank::ShaderQueueTurns>();
         let mut state = self.shared.lock();
         let was_held = std::mem::replace(&mut state.held, true);
         let suspended = match self.shared.deterministic {

@@ -2,8 +2,9 @@
 
 use std::sync::PoisonError;
 
+use belfry_lock::{MutexGuard, rank};
+
 use super::{Shared, State, Task};
-use crate::lock::{MutexGuard, rank};
 use crate::shader::queue::ShaderQueue;
 use crate::threads::patience::Patience;
 

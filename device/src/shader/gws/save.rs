@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
+use belfry_lock::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::{Gws, Resource};
-use crate::lock::Mutex;
 use crate::save::{Broken, check, counter};
 
 /// The resources of a queue, if it was given any.

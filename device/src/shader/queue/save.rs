@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use belfry_isa::mem::Apertures;
+use belfry_lock::{Condvar, Mutex};
 use serde::{Deserialize, Serialize};
 
 use super::{Permission, Residency, Seat, ShaderQueue, Standing};
-use crate::lock::{Condvar, Mutex};
 use crate::save::{Broken, check, count};
 use crate::shader::gws::Gws;
 use crate::shader::launch::Launch;

@@ -2,10 +2,10 @@
 
 use std::sync::PoisonError;
 
+use belfry_lock::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::{ScratchPool, Slots};
-use crate::lock::Mutex;
 use crate::save::{Broken, check};
 
 /// Scratch memory of a queue. The waves that use slots save them.

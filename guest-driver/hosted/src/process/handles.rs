@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use belfry_device::lock::{Mutex, rank};
+use belfry_lock::{Mutex, rank};
 
 use crate::gems::HostedGem;
 use crate::keeper::Kept;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use belfry_device::lock::Mutex;
 use belfry_kfd_core::os::ProcessKey;
 use belfry_kfd_core::{Errno, Kfd, KfdDevice, Process, Result};
+use belfry_lock::Mutex;
 
 use super::HostedProcess;
 use super::handles::Handles;

@@ -14,13 +14,13 @@ use belfry_abi::kfd::drm::{
     DrmGemClose, DrmGetCap, DrmPrimeHandle,
 };
 use belfry_abi::kfd::ioctl::{IOC_READ, IOC_WRITE, ioc_dir, ioc_nr, ioc_size};
-use belfry_device::lock::{Mutex, rank};
 use belfry_kfd_core::drm::{Client, Fence};
 use belfry_kfd_core::os::{
     Awaited, Backing, DmaBuf as _, Gem as _, Os as _, ProcessKey, RenderFile, SyncExport, SyncPoint,
     SyncTarget, Work,
 };
 use belfry_kfd_core::{Errno, KfdDevice, Result};
+use belfry_lock::{Mutex, rank};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::HostedProcess;

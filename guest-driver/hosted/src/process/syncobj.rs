@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use belfry_abi::kfd::drm::*;
 use belfry_abi::kfd::ioctl::ioc_nr;
-use belfry_device::lock::{Mutex, rank};
 use belfry_kfd_core::drm::Fence;
 use belfry_kfd_core::os::{Awaited, Clock, Os as _, SyncExport, SyncPoint, SyncTarget, WaitQueue as _};
 use belfry_kfd_core::{Errno, Result};
+use belfry_lock::{Mutex, rank};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::HostedProcess;

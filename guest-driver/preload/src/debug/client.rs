@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use belfry_abi::kfd::debug::{DbgTrapArgs, DbgTrapOp};
 use belfry_abi::kfd::ioctl::DBG_TRAP;
-use belfry_device::lock::{Mutex, MutexGuard, rank};
 use belfry_kfd_hosted::{HostedProcess, Node};
+use belfry_lock::{Mutex, MutexGuard, rank};
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
 use super::wire::{self, Memory, Message};

@@ -14,8 +14,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use belfry_abi::kfd::debug::{DbgTrapArgs, DbgTrapOp};
-use belfry_device::lock::{Condvar, Mutex, rank};
 use belfry_kfd_hosted::{HostedProcess, Notices, leave_descriptors, write_notice};
+use belfry_lock::{Condvar, Mutex, rank};
 
 use super::wire::{self, Memory, Message};
 use super::{of_debugger, of_program, process};

@@ -19,7 +19,7 @@ use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::pci::DOORBELL_BAR_SIZE;
 use belfry_device::Gpu;
 use belfry_device::handover::{Handover, Page};
-use belfry_device::lock::{Condvar, Mutex, MutexGuard, rank};
+use belfry_lock::{Condvar, Mutex, MutexGuard, rank};
 use kvm_bindings::{KVM_CAP_DISABLE_QUIRKS2, KVM_X86_QUIRK_SLOT_ZAP_ALL, kvm_enable_cap};
 use kvm_ioctls::VmFd;
 

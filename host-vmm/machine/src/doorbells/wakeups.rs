@@ -12,7 +12,7 @@ use std::sync::{Arc, PoisonError, Weak};
 use belfry_abi::doorbell::DoorbellOffset;
 use belfry_device::Gpu;
 use belfry_device::doorbell::DoorbellListener;
-use belfry_device::lock::{Mutex, MutexGuard, rank};
+use belfry_lock::{Mutex, MutexGuard, rank};
 use kvm_ioctls::{IoEventAddress, NoDatamatch, VmFd};
 use vmm_sys_util::epoll::{ControlOperation, Epoll, EpollEvent, EventSet};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};

@@ -9,8 +9,8 @@ use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use belfry_bus::Vectors;
-use belfry_device::lock::{Mutex, rank};
 use belfry_device::{Gpu, SavedGpu};
+use belfry_lock::{Mutex, rank};
 use belfry_snapshot::file::{self, Head, Kind, PAGE, Section};
 use belfry_snapshot::{Piece, SavedBoard, SavedMachine, memory};
 use belfry_virtio::saved::SavedVirtio;

@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use belfry_device::lock::{Condvar, Mutex, MutexGuard, rank};
+use belfry_lock::{Condvar, Mutex, MutexGuard, rank};
 use belfry_snapshot::SavedVcpu;
 use kvm_ioctls::VcpuFd;
 

@@ -13,6 +13,18 @@ pub trait Rank {
     const OF_DEVICE: bool;
 }
 
+/// Most devices whose locks a thread may hold in order: their numbers are below this.
+pub const MAX_DEVICES: u8 = 8;
+
+/// The rank of a lock that is not of these types, as it has no guard; the code that takes the lock reports
+/// it.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(debug_assertions), expect(dead_code, reason = "for the check alone"))]
+pub struct AnyRank {
+    pub(super) position: u8,
+    pub(super) of_device: bool,
+}
+
 macro_rules! ranks {
     (
         hosts { $($host:ident = $host_text:literal,)* }

@@ -17,14 +17,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{self, LockResult, PoisonError, TryLockError, TryLockResult};
 use std::time::Duration;
 
-pub use rank::Rank;
+pub use rank::{AnyRank, MAX_DEVICES, Rank};
 
 /// Attempts at a lock before a thread sleeps, and the most pauses between two of them: 5 to 20 microseconds in all.
 const SPIN_ROUNDS: u32 = 20;
 const MOST_SPINS: u32 = 32;
-
-/// Most devices whose locks a thread may hold in order: their numbers are below this.
-pub const MAX_DEVICES: u8 = 8;
 
 /// The locks that the calling thread holds.
 #[cfg(debug_assertions)]
@@ -95,15 +92,6 @@ impl ThisDevice {
 pub fn about_to_wait<R: Rank>() {
     #[cfg(debug_assertions)]
     AnyRank::of::<R>().check_for("is waited for");
-}
-
-/// The rank of a lock that is not of these types, as it has no guard; the code that takes the lock reports
-/// it.
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(debug_assertions), expect(dead_code, reason = "for the check alone"))]
-pub struct AnyRank {
-    position: u8,
-    of_device: bool,
 }
 
 impl AnyRank {

@@ -2,8 +2,7 @@
 
 use std::cell::Cell;
 
-use super::rank::NAMES;
-use super::{AnyRank, MAX_DEVICES};
+use super::rank::{AnyRank, MAX_DEVICES, NAMES};
 
 const DEVICES: usize = MAX_DEVICES as usize;
 
