@@ -384,7 +384,12 @@ impl Stops {
     }
 
     #[cold]
-    fn meets_packet(&self, place: PacketPlace, kind: (&str, &str), kernel: impl FnOnce() -> String) -> bool {
+    fn meets_packet(
+        &self,
+        place: PacketPlace,
+        (prefix, name): (&str, &str),
+        kernel: impl FnOnce() -> String,
+    ) -> bool {
         if self.lock().packet_passes == Some(place) {
             return false;
         }
@@ -392,7 +397,7 @@ impl Stops {
         let mut state = self.lock();
         let meets = |on: &BreakOn| match on {
             BreakOn::Kernel(name) => *name == kernel && !kernel.is_empty(),
-            BreakOn::Packet(wanted) => wanted.strip_prefix(kind.0) == Some(kind.1),
+            BreakOn::Packet(wanted) => wanted.strip_prefix(prefix) == Some(name),
             _ => false,
         };
         let met = state.breaks.iter().find(|(_, on)| meets(on)).map(|(&number, on)| (number, on.to_string()));

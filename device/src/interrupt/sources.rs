@@ -69,8 +69,14 @@ impl Sources {
     }
 
     /// Pushes an entry of a user's queue.
-    fn tell(&self, source: (Client, Source), queue: &QueueIdentity, words: (u8, [u32; 4]), origin: Origin) {
-        self.push(self.entry(source, queue, words, origin));
+    fn tell(
+        &self,
+        (client, source): (Client, Source),
+        queue: &QueueIdentity,
+        (ring, data): (u8, [u32; 4]),
+        origin: Origin,
+    ) {
+        self.push(self.entry((client, source), queue, (ring, data), origin));
     }
 
     /// Keeps a page fault in the hub's registers, and reports it.

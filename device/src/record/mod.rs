@@ -241,9 +241,9 @@ impl Journal {
     }
 
     /// Value that an atomic access had found, if it was new; only from a record that is read.
-    pub(crate) fn found(&self, place: (u64, u16), access: u64) -> Option<u64> {
+    pub(crate) fn found(&self, (page, byte): (u64, u16), access: u64) -> Option<u64> {
         let State::Playing(player) = &mut *self.lock() else { return None };
-        player.found(place, access)
+        player.found((page, byte), access)
     }
 
     /// Asks the player of a record that is read.

@@ -162,9 +162,9 @@ impl Player {
 
     /// Takes the value that an atomic access has found at a byte of a page, if the record has one; `access`
     /// is the number in the operation.
-    pub(super) fn found(&mut self, wanted: (u64, u16), access: u64) -> Option<u64> {
+    pub(super) fn found(&mut self, (wanted, byte): (u64, u16), access: u64) -> Option<u64> {
         let Some(&Entry::Found { page, at, value, number }) = self.peek() else { return None };
-        if ((page, at), number) != (wanted, access) {
+        if (page, at, number) != (wanted, byte, access) {
             return None;
         }
         self.next = None;

@@ -191,13 +191,18 @@ impl Grid {
     }
 
     /// Reports a broken rule.
-    pub(super) fn found(&self, rule: Rule, pcs: (u64, u64), parts: impl FnOnce() -> (Other, Option<Other>)) {
+    pub(super) fn found(
+        &self,
+        rule: Rule,
+        (pc, other_pc): (u64, u64),
+        parts: impl FnOnce() -> (Other, Option<Other>),
+    ) {
         let finding = || {
             let (here, against) = parts();
             let (kernel, descriptor) = (self.kernel.name.to_string(), self.kernel.descriptor);
             let (entry, dispatch) = (self.entry, self.dispatch);
             Finding { rule, kernel, entry, descriptor, dispatch, here, against, count: 1 }
         };
-        self.sanitizer.found(self.entry, finding, rule, pcs);
+        self.sanitizer.found(self.entry, finding, rule, (pc, other_pc));
     }
 }

@@ -320,10 +320,16 @@ impl Sanitizer {
     }
 
     /// Keeps a finding, or counts it once more.
-    pub(crate) fn found(&self, entry: u64, finding: impl FnOnce() -> Finding, rule: Rule, pcs: (u64, u64)) {
+    pub(crate) fn found(
+        &self,
+        entry: u64,
+        finding: impl FnOnce() -> Finding,
+        rule: Rule,
+        (pc, other_pc): (u64, u64),
+    ) {
         let mut state = self.lock();
         let full = state.found.len() == MAX_FINDINGS;
-        match state.found.entry((rule, entry, pcs.0, pcs.1)) {
+        match state.found.entry((rule, entry, pc, other_pc)) {
             std::collections::btree_map::Entry::Occupied(mut known) => known.get_mut().count += 1,
             std::collections::btree_map::Entry::Vacant(_) if full => state.beyond += 1,
             std::collections::btree_map::Entry::Vacant(free) => {

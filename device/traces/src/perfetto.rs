@@ -72,19 +72,22 @@ impl Track {
     }
 }
 
+/// PASID and doorbell of a queue.
+type QueueKey = (u32, u32);
+
 /// Slices of a GPU that have begun and not ended.
 #[derive(Debug, Default)]
 struct Open {
     workers: BTreeSet<u64>,
     threads: BTreeSet<(u32, u64)>,
     /// Jobs of each queue, by their lane.
-    lanes: BTreeMap<(u32, u32), Vec<Option<Job>>>,
+    lanes: BTreeMap<QueueKey, Vec<Option<Job>>>,
     /// Dispatches whose first workgroup has begun.
     begun: BTreeSet<Job>,
 }
 
 impl Open {
-    fn take_lane(&mut self, queue: (u32, u32), job: Job) -> usize {
+    fn take_lane(&mut self, queue: QueueKey, job: Job) -> usize {
         let lanes = self.lanes.entry(queue).or_default();
         let free = lanes.iter().position(Option::is_none).unwrap_or_else(|| {
             lanes.push(None);
@@ -94,7 +97,7 @@ impl Open {
         free
     }
 
-    fn leave_lane(&mut self, queue: (u32, u32), job: Job) -> Option<usize> {
+    fn leave_lane(&mut self, queue: QueueKey, job: Job) -> Option<usize> {
         let lanes = self.lanes.get_mut(&queue)?;
         let lane = lanes.iter().position(|on| *on == Some(job))?;
         lanes[lane] = None;

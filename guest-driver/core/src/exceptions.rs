@@ -14,10 +14,13 @@ use crate::os::{EventFile, LockRank, Os, WaitOutcome, WaitQueue, WorkItem};
 use crate::request::{LaunchControl, NodeWatch, WATCHES};
 use crate::sync::Mutex;
 
+/// Id of a node, and the doorbell of a queue there.
+pub(crate) type DoorbellOfNode = (u32, u32);
+
 /// A queue's exceptions.
 pub(crate) struct QueueExceptions {
     /// The id of its node, and its doorbell in the process's slice for that.
-    pub(crate) doorbell: (u32, u32),
+    pub(crate) doorbell: DoorbellOfNode,
     pub(crate) status: u64,
 }
 
@@ -128,7 +131,7 @@ impl<O: Os> Debug<O> {
     }
 
     /// A queue is there that no debugger has seen: its node's id, and its doorbell there.
-    pub(crate) fn queue_created(&self, id: u32, doorbell: (u32, u32)) {
+    pub(crate) fn queue_created(&self, id: u32, doorbell: DoorbellOfNode) {
         let status = ExceptionCode::QUEUE_NEW.mask();
         let file = {
             let mut exceptions = self.exceptions.lock();
@@ -169,7 +172,7 @@ impl<O: Os> Debug<O> {
 
     /// Raises exceptions of the queue with this doorbell, from an interrupt; returns whether they have a receiver
     /// (`kfd_set_dbg_ev_from_interrupt`).
-    pub(crate) fn raise_queue(&self, doorbell: (u32, u32), mask: u64) -> bool {
+    pub(crate) fn raise_queue(&self, doorbell: DoorbellOfNode, mask: u64) -> bool {
         let mask = mask & ExceptionCode::MASK_QUEUE;
         let told = {
             let mut exceptions = self.exceptions.lock();

@@ -271,9 +271,9 @@ fn parse_version(text: &str) -> Option<String> {
     (!version.is_empty()).then_some(version)
 }
 
-fn version_at_least(version: &str, wanted: (u32, u32)) -> bool {
+fn version_at_least(version: &str, (major, minor): (u32, u32)) -> bool {
     let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
-    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= wanted
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= (major, minor)
 }
 
 fn fact(manifest: &Manifest, name: &str) -> Result<String, FetchError> {

@@ -55,7 +55,7 @@ impl Archive {
         }
     }
 
-    fn entry(&mut self, path: &str, mode: u32, device: (u32, u32), content: &[u8]) {
+    fn entry(&mut self, path: &str, mode: u32, (major, minor): (u32, u32), content: &[u8]) {
         let links = if mode & 0o170_000 == 0o040_000 { 2 } else { 1 };
         let fields = [
             self.next_inode,
@@ -67,8 +67,8 @@ impl Archive {
             content.len() as u32,
             0,
             0,
-            device.0,
-            device.1,
+            major,
+            minor,
             path.len() as u32 + 1,
             0,
         ];

@@ -286,11 +286,11 @@ fn boot(bare_metal: &Recording, progress: &Progress) -> Result<Boot, VmmBenchErr
     let bare_metal = bare_metal_phases(bare_metal)?;
     let debian = match own_machine::usable(&Cache::open()?) {
         Ok(_) => debian_phases(progress)?,
-        Err(why) => Err(why.to_string()),
+        Err(why) => Debian::Absent(why.to_string()),
     };
     Ok(match debian {
-        Ok(debian) => Boot { bare_metal, debian: Some(debian), why_no_debian: None },
-        Err(why) => Boot { bare_metal, debian: None, why_no_debian: Some(why) },
+        Debian::Booted(phases) => Boot { bare_metal, debian: Some(phases), why_no_debian: None },
+        Debian::Absent(why) => Boot { bare_metal, debian: None, why_no_debian: Some(why) },
     })
 }
 
@@ -308,17 +308,23 @@ fn bare_metal_phases(recording: &Recording) -> Result<BootPhases, VmmBenchError>
     })
 }
 
-/// Runs vector-add in the Debian guest, or returns the reason for having no such guest.
-fn debian_phases(progress: &Progress) -> Result<Result<BootPhases, String>, VmmBenchError> {
+/// A Debian guest that was booted, or the reason for having no such guest.
+enum Debian {
+    Booted(BootPhases),
+    Absent(String),
+}
+
+/// Runs vector-add in the Debian guest.
+fn debian_phases(progress: &Progress) -> Result<Debian, VmmBenchError> {
     let options = RunOptions { mode: Mode::Kvm, ..RunOptions::default() };
     let mut text = Vec::new();
     let report = match run(&options, progress, &mut |_, data| text.extend_from_slice(data)) {
         Ok(report) => report,
-        Err(error @ RunError::Image(_)) => return Ok(Err(error.to_string())),
+        Err(error @ RunError::Image(_)) => return Ok(Debian::Absent(error.to_string())),
         Err(error) => return Err(VmmBenchError::Debian(error.to_string())),
     };
     match report.phases {
-        Some(phases) if report.exit_status == 0 => Ok(Ok(phases)),
+        Some(phases) if report.exit_status == 0 => Ok(Debian::Booted(phases)),
         _ => Err(VmmBenchError::Debian(format!(
             "{} ended with status {}: {}",
             report.program,
