@@ -17,7 +17,7 @@ pub(crate) enum Form {
     Call,
     /// A vector operation with a definition: `src` to the row `dst`.
     Vector(Op),
-    /// `v_add_nc_u32`, `v_sub_nc_u32` or `v_subrev_nc_u32` that saturates.
+    /// An operation on integers whose result saturates.
     Saturating(Op),
     /// Both operations of a VOPD: `src[0]` and `src[1]` are the first sources, rows `src[2].value` and `imm` the second ones, a
     /// third is the destination `dst` or `dst2`.
@@ -34,6 +34,8 @@ pub(crate) enum Form {
     Mixed(bool),
     /// The row `dst` keeps the bits `imm`.
     Keep,
+    /// The low bits of `src[0]` to a part of the row `dst`, as `aux` says.
+    Part,
     /// The preparation of DPP: the permuted `src[0]` to the row `dst`, and perhaps lanes from EXEC.
     Permute(Control),
     /// The end of such an instruction: EXEC gets its old value back.
@@ -106,6 +108,7 @@ impl Form {
                 | Form::Packed(_)
                 | Form::Mixed(_)
                 | Form::Keep
+                | Form::Part
         )
     }
 

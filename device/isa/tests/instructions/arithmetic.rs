@@ -10,10 +10,10 @@ use super::common::{Gpu, Random};
 use super::compiled::tiers;
 
 /// An instruction's text, and its words.
-type Instruction = (&'static str, &'static [u32]);
+type Instruction<'a> = (&'a str, &'a [u32]);
 
 /// llvm-mc-19 -mcpu=gfx1100 -mattr=+wavefrontsize64; in waves of 32 lanes masks are single registers.
-const GFX11: [Instruction; 75] = [
+const GFX11: [Instruction<'_>; 75] = [
     ("v_add_nc_u32_e64 v8, v4, v5 clamp", &[0xd525_8008, 0x0002_0b04]),
     ("v_sub_nc_u32_e64 v8, v4, v5 clamp", &[0xd526_8008, 0x0002_0b04]),
     ("v_sub_nc_u32_e64 v4, v4, 1 clamp", &[0xd526_8004, 0x0001_0304]),
@@ -96,7 +96,7 @@ const GFX11: [Instruction; 75] = [
 ];
 
 /// llvm-mc-19 -mcpu=gfx942.
-const GFX9: [Instruction; 26] = [
+const GFX9: [Instruction<'_>; 26] = [
     ("v_lshl_add_u64 v[8:9], v[4:5], 3, v[6:7]", &[0xd208_0008, 0x0419_0704]),
     ("v_lshl_add_u64 v[4:5], s[4:5], 0, v[4:5]", &[0xd208_0004, 0x0411_0004]),
     ("v_lshl_add_u64 v[6:7], v[4:5], 4, -1", &[0xd208_0006, 0x0305_0904]),
@@ -216,7 +216,8 @@ fn outcome(
     (stop, left)
 }
 
-fn compare(arch: Arch, size: WaveSize, instructions: &[Instruction]) {
+/// Runs instructions in both tiers, with every back end.
+pub(super) fn compare(arch: Arch, size: WaveSize, instructions: &[Instruction<'_>]) {
     tiers().for_each(|tiers| compare_tiers(tiers, arch, size, instructions));
 }
 
@@ -224,7 +225,7 @@ fn compare_tiers(
     [interpreter, compiler]: [Backend; 2],
     arch: Arch,
     size: WaveSize,
-    instructions: &[Instruction],
+    instructions: &[Instruction<'_>],
 ) {
     for (text, words) in instructions {
         for seed in 1..25 {

@@ -9,6 +9,7 @@ mod common;
 mod compiled;
 mod context;
 mod counted;
+mod covered;
 mod debug;
 mod elements;
 mod formats;

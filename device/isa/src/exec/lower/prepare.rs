@@ -39,8 +39,8 @@ fn vector(value: u32) -> [Source; 3] {
 pub(super) struct Prepared {
     pub(super) dst: Operand,
     pub(super) src: [Operand; 3],
-    /// Element that brings the result from its prepared register to the destination.
-    store: Option<Di>,
+    /// Element that brings the result from its prepared register to the destination, and its form.
+    store: Option<(Form, Di)>,
 }
 
 impl Lowering {
@@ -62,8 +62,8 @@ impl Lowering {
 
     /// Emits the step that brings a result from a prepared register to the destination.
     pub(super) fn finish(&mut self, prepared: &Prepared) {
-        if let Some(store) = prepared.store {
-            self.emit_extra(store);
+        if let Some((form, store)) = prepared.store {
+            self.emit_extra_as(form, store);
         }
     }
 
@@ -118,7 +118,8 @@ impl Lowering {
             let own = prepared_row(RESULT, self.halves);
             self.emit_extra(Di { dst: own, src: vector(row), aux, ..Di::new(index::fetch) });
             prepared.dst = Operand::Prepared(RESULT);
-            prepared.store = Some(Di { dst: row, src: vector(own), aux, ..Di::new(index::store) });
+            prepared.store =
+                Some((Form::Call, Di { dst: row, src: vector(own), aux, ..Di::new(index::store) }));
         }
         Ok(())
     }
@@ -138,16 +139,20 @@ impl Lowering {
             prepared.src[n] = source(n);
             let dst = self.row(source(n), 1)?;
             let aux = sdwa.src_sel[n] | if extends { sdwa::SIGNED } else { 0 };
-            let src = [from, Source::ZERO, Source::ZERO];
-            self.emit_extra(Di { dst, src, aux, ..Di::new(sdwa::extract) });
+            // Compiled code may leave lanes alone that are off: nothing reads them.
+            let (first, bits) = sdwa::place(aux);
+            let constant = |value: u32| Source { value, ..Source::ZERO };
+            let src = [from, constant(first), constant(bits)];
+            let form = Form::Vector(if extends { Op::V_BFE_I32 } else { Op::V_BFE_U32 });
+            self.emit_extra_as(form, Di { dst, src, aux, ..Di::new(sdwa::extract) });
         }
         if sdwa.dst_sel != Sdwa::DWORD && matches!(prepared.dst, Operand::Vgpr(_)) {
             let dst = self.row(prepared.dst, 1)?;
             let own = prepared_row(RESULT, self.halves);
-            self.emit_extra(Di { dst: own, ..Di::new(sdwa::clear) });
+            self.emit_extra_as(Form::Vector(Op::V_MOV_B32), Di { dst: own, ..Di::new(sdwa::clear) });
             let aux = sdwa.dst_sel | sdwa.dst_unused << sdwa::UNUSED;
             prepared.dst = Operand::Prepared(RESULT);
-            prepared.store = Some(Di { dst, src: vector(own), aux, ..Di::new(sdwa::merge) });
+            prepared.store = Some((Form::Part, Di { dst, src: vector(own), aux, ..Di::new(sdwa::merge) }));
         }
         Ok(())
     }

@@ -71,7 +71,7 @@ impl Lowering {
         let imm = u32::from(o.mods.op_sel_hi & 7) | u32::from(o.mods.neg_hi & 7) << 3;
         let flags = if o.mods.clamp { flag::CLAMP } else { 0 };
         let dst = self.row(o.dst, 1)?;
-        self.emit(Di { dst, src, imm, flags, aux, ..Di::new(handler) });
+        self.emit_as(Form::Vector(o.op), Di { dst, src, imm, flags, aux, ..Di::new(handler) });
         Ok(())
     }
 

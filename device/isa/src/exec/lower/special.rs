@@ -105,6 +105,8 @@ impl Lowering {
             Op::V_MBCNT_HI_U32_B32 => Form::CountBelow { high: true },
             Op::V_PERMLANE16_B32 => Form::PermuteRow { other: false },
             Op::V_PERMLANEX16_B32 => Form::PermuteRow { other: true },
+            Op::V_DOT4_I32_IU8 | Op::V_DOT8_I32_IU4 if o.mods.clamp => Form::Saturating(o.op),
+            Op::V_DOT4_I32_IU8 | Op::V_DOT8_I32_IU4 => Form::Vector(o.op),
             _ => Form::Call,
         };
         self.emit_as(form, Di { dst, src, aux, imm, flags, ..Di::new(handler) });

@@ -236,9 +236,7 @@ impl Lowering {
                 let entry = rounded.or_else(clamped).or_else(high);
                 let form = match (entry.is_some(), o.op) {
                     (false, op) => Form::Vector(op),
-                    (true, op @ (Op::V_ADD_NC_U32 | Op::V_SUB_NC_U32 | Op::V_SUBREV_NC_U32)) if saturates => {
-                        Form::Saturating(op)
-                    }
+                    (true, op) if saturates => Form::Saturating(op),
                     _ => Form::Call,
                 };
                 let of_numbers = if self.signals() { of_numbers(o.op) } else { None };

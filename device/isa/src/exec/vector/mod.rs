@@ -20,7 +20,7 @@ pub(super) mod qsad;
 pub(crate) mod reciprocal;
 pub(crate) mod root;
 pub(super) mod rounded;
-pub(super) mod sdwa;
+pub(crate) mod sdwa;
 pub(super) mod sixteen;
 pub(super) mod small;
 pub(super) mod soft;

@@ -13,7 +13,7 @@ pub(crate) const SIGNED: u8 = 1 << 3;
 pub(crate) const UNUSED: u8 = 3;
 
 /// First bit and bits of a part.
-fn place(part: u8) -> (u32, u32) {
+pub(crate) fn place(part: u8) -> (u32, u32) {
     match part & 7 {
         part @ 0..=3 => (u32::from(part) * 8, 8),
         part @ 4..=5 => (u32::from(part - 4) * 16, 16),

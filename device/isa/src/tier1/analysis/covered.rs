@@ -1,5 +1,7 @@
 //! Elements that compiled code does without their handlers, and elements that may change EXEC.
 
+use super::classes::classes;
+use super::template::Template;
 use super::{EXEC, elements, permuted, template};
 use crate::exec::di::{Di, Kind, flag};
 use crate::exec::form::Form;
@@ -12,7 +14,11 @@ pub(crate) fn is_covered(form: Form, d: &Di, halves: u32) -> bool {
     let plain = d.flags & (flag::SLOW | flag::CLAMP | flag::DST_HIGH) == 0 && d.omod == 0;
     match form {
         Form::Call => false,
-        Form::Vector(op) => plain && template::vector(op, d).is_some(),
+        // A result of 16 bits may be a high half.
+        Form::Vector(op) => match template::vector(op, d) {
+            Some(Template::Recipe(_)) => is_usual(d) && d.flags & flag::CLAMP == 0,
+            template => plain && template.is_some(),
+        },
         Form::Pair(x, y) => {
             let has = |op: Op| matches!(op, Op::V_FMAC_F32 | Op::V_MUL_F32 | Op::V_ADD_F32);
             plain && halves == 1 && has(x) && has(y)
@@ -22,6 +28,9 @@ pub(crate) fn is_covered(form: Form, d: &Di, halves: u32) -> bool {
                 && matches!(
                     op,
                     Op::V_MAD_U64_U32
+                        | Op::V_MAD_I64_I32
+                        | Op::V_DIV_SCALE_F32
+                        | Op::V_DIV_FMAS_F32
                         | Op::V_ADD_CO_U32
                         | Op::V_SUB_CO_U32
                         | Op::V_SUBREV_CO_U32
@@ -30,17 +39,35 @@ pub(crate) fn is_covered(form: Form, d: &Di, halves: u32) -> bool {
                         | Op::V_SUBREV_CO_CI_U32
                 )
         }
-        Form::Compare(operands) => plain && matches!(operands, Operands::F32 | Operands::I32 | Operands::U32),
-        Form::Saturating(_) => d.flags & (flag::SLOW | flag::DST_HIGH) == 0 && d.omod == 0,
+        Form::Compare(operands) => {
+            plain
+                && match operands {
+                    Operands::ClassF32 => classes(d).is_some(),
+                    Operands::ClassF16 | Operands::ClassF64 => false,
+                    _ => true,
+                }
+        }
+        Form::Saturating(_) => is_usual(d) && template::template(form, d).is_some(),
         Form::Select => plain && d.src[2].kind == Kind::Scalar,
         Form::Scalar(op) => scalars::has(op),
         Form::Packed(op) => plain && template::packed(op, d).is_some(),
         Form::Mixed(_) => d.flags & (flag::SLOW | flag::CLAMP) == 0,
         Form::ScalarLoad(dwords) => elements::has_scalar_load(dwords, d),
-        Form::Keep | Form::Look | Form::ExecMask { .. } | Form::Branch(_) | Form::Barrier | Form::End => true,
+        Form::Keep
+        | Form::Part
+        | Form::Look
+        | Form::ExecMask { .. }
+        | Form::Branch(_)
+        | Form::Barrier
+        | Form::End => true,
         form if form.is_memory() => elements::has(form, false),
         form => plain && permuted::has(form, d, halves),
     }
+}
+
+/// Returns true if no mode and no modifier changes the result of an operation on integers.
+fn is_usual(d: &Di) -> bool {
+    d.flags & flag::SLOW == 0 && d.omod == 0
 }
 
 /// Returns true if the handler does a covered element in a block all the same.

@@ -3,12 +3,15 @@
 //! Nothing here names a processor: back ends take what they need from here, never the other way round.
 
 pub(super) mod alike;
+pub(super) mod classes;
 pub(super) mod covered;
 pub(super) mod elements;
 pub(super) mod guess;
 pub(super) mod known;
 pub(super) mod permuted;
 pub(super) mod picks;
+pub(super) mod recipe;
+pub(super) mod rows;
 pub(super) mod runs;
 pub(super) mod source;
 pub(super) mod template;

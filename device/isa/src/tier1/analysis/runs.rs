@@ -1,6 +1,6 @@
 //! Runs: elements that can be done for some lanes after the others.
 
-use super::template::{self, Template};
+use super::template;
 use super::{EXEC, SCC};
 use crate::exec::di::{Di, Kind};
 use crate::exec::form::{Form, When};
@@ -15,8 +15,8 @@ pub(crate) const ROOM: usize = 16;
 /// Returns true if an element can be done for some lanes after the others: it never goes to its handler.
 pub(crate) fn is_of_lanes(form: Form, d: &Di) -> bool {
     match form {
-        Form::Vector(op) => template::vector(op, d)
-            .is_some_and(|template| !matches!(template, Template::Extreme(..) | Template::Curve(_))),
+        Form::Vector(op) => template::vector(op, d).is_some_and(|template| !template.may_leave()),
+        Form::Carry(op) => !template::is_division(op),
         form => form.is_arithmetic(),
     }
 }

@@ -1,8 +1,10 @@
 //! Operations that compiled code does itself, and their templates.
 
-use super::elements::registers;
-use crate::exec::di::{Di, Kind, Source, flag};
+use super::recipe::Recipe;
+pub(crate) use super::rows::{rows, written};
+use crate::exec::di::{Di, Kind, Source};
 use crate::exec::form::Form;
+use crate::exec::vector::cmp::Operands;
 use crate::exec::vector::vop3p::high;
 use crate::inst::Op;
 
@@ -113,6 +115,19 @@ pub(crate) fn of_doubles(op: Op) -> Option<Arithmetic> {
     })
 }
 
+/// Two minima or maxima of singles, the second one of the first one's result.
+fn extremes(op: Op) -> Option<Template> {
+    use Extreme::{Least, Most};
+    let (first, second) = match op {
+        Op::V_MIN3_F32 | Op::V_MIN3_NUM_F32 | Op::V_MINIMUM3_F32 => (Least, Least),
+        Op::V_MAX3_F32 | Op::V_MAX3_NUM_F32 | Op::V_MAXIMUM3_F32 => (Most, Most),
+        Op::V_MAXMIN_F32 | Op::V_MAXMIN_NUM_F32 | Op::V_MAXIMUMMINIMUM_F32 => (Most, Least),
+        Op::V_MINMAX_F32 | Op::V_MINMAX_NUM_F32 | Op::V_MINIMUMMAXIMUM_F32 => (Least, Most),
+        _ => return None,
+    };
+    Some(Template::Extremes(first, second))
+}
+
 /// The operation on whole 16-bit integers side by side, if compiled code does it.
 pub(crate) fn of_words(op: Op) -> Option<Words> {
     Some(match op {
@@ -178,6 +193,7 @@ pub(crate) enum Template {
     MultiplyAdd24,
     /// The high half of the product.
     MultiplyHigh,
+    MultiplyHighSigned,
     /// Sources are integers, the result is a single.
     Convert(Integer),
     /// A pair shifted left by a constant.
@@ -202,6 +218,16 @@ pub(crate) enum Template {
     Reciprocal,
     /// A function of singles some of which are left to the handler.
     Curve(Curve),
+    /// A few instructions that all back ends have.
+    Recipe(Recipe),
+    /// `second(first(a, b), c)` of singles.
+    Extremes(Extreme, Extreme),
+    /// The single in the middle.
+    Median,
+    /// A single scaled by a power of two, an integer.
+    Scale,
+    /// `v_div_fixup_f32`, whose unusual numbers are left to the handler.
+    DivideFixup,
 }
 
 impl Template {
@@ -220,6 +246,7 @@ impl Template {
             | Template::Reciprocal
             | Template::Curve(_) => 1,
             Template::Halves(arithmetic) | Template::Doubles(arithmetic) => arithmetic.arity(),
+            Template::Recipe(recipe) => recipe.arity(),
             Template::Two(_)
             | Template::Swapped(_)
             | Template::Float(_)
@@ -229,15 +256,32 @@ impl Template {
             | Template::Shift(..)
             | Template::Multiply24
             | Template::MultiplyHigh
+            | Template::MultiplyHighSigned
             | Template::ShiftPair
+            | Template::Scale
             | Template::SinglesToHalves => 2,
             _ => 3,
         }
     }
 
-    /// Returns true if its sources and its result are pairs of registers.
-    fn is_wide(self) -> bool {
-        matches!(self, Template::Doubles(_) | Template::MovePair | Template::ShiftAddPair)
+    /// Returns true if a source is a pair of registers.
+    pub(super) fn takes_pair(self, n: usize) -> bool {
+        match self {
+            Template::Doubles(_) | Template::MovePair => true,
+            Template::ShiftAddPair => n != 1,
+            Template::ShiftPair => n == 1,
+            Template::Recipe(recipe) => recipe.takes_pair(n),
+            _ => false,
+        }
+    }
+
+    /// Returns true if its result is a pair of registers.
+    pub(super) fn makes_pair(self) -> bool {
+        match self {
+            Template::Doubles(_) | Template::MovePair | Template::ShiftAddPair | Template::ShiftPair => true,
+            Template::Recipe(recipe) => recipe.makes_pair(),
+            _ => false,
+        }
     }
 
     /// Returns true if `neg` and `abs` of its sources mean something.
@@ -253,6 +297,22 @@ impl Template {
                 | Template::ToSigned
                 | Template::Reciprocal
                 | Template::Curve(_)
+                | Template::Extremes(..)
+                | Template::Median
+                | Template::Scale
+                | Template::DivideFixup
+        )
+    }
+
+    /// Returns true if some lanes are left to the handler.
+    pub(crate) fn may_leave(self) -> bool {
+        matches!(
+            self,
+            Template::Extreme(_)
+                | Template::Curve(_)
+                | Template::Extremes(..)
+                | Template::Median
+                | Template::DivideFixup
         )
     }
 }
@@ -260,15 +320,52 @@ impl Template {
 /// Returns true if an element has sources of 64 bits.
 pub(crate) fn is_wide(form: Form, d: &Di) -> bool {
     match form {
-        Form::Vector(op) => vector(op, d).is_some_and(Template::is_wide),
-        Form::Carry(op) => op == Op::V_MAD_U64_U32,
+        Form::Vector(_) | Form::Saturating(_) => template(form, d).is_some_and(|template| {
+            template != Template::ShiftPair && (0..template.arity()).any(|n| template.takes_pair(n))
+        }),
+        Form::Carry(op) => is_product(op),
+        Form::Compare(operands) => matches!(operands, Operands::U64 | Operands::I64 | Operands::F64),
         _ => false,
     }
 }
 
-/// Returns true if a sum or difference has a carry among its sources.
+/// The template of a vector operation, or of one that saturates.
+pub(crate) fn template(form: Form, d: &Di) -> Option<Template> {
+    match form {
+        Form::Vector(op) => vector(op, d),
+        Form::Saturating(op) => Recipe::saturating(op, d).map(Template::Recipe),
+        Form::Part => Some(Template::Recipe(Recipe::part())),
+        _ => None,
+    }
+}
+
+/// Returns true if an element leaves a part of what it writes, or reads it without naming it among its sources.
+pub(crate) fn keeps(form: Form, d: &Di) -> bool {
+    match form {
+        Form::Vector(op) => match vector(op, d) {
+            Some(Template::Halves(_) | Template::SingleToHalf) => true,
+            Some(Template::Recipe(recipe)) => recipe.keeps(),
+            _ => false,
+        },
+        Form::Pair(..) | Form::Keep | Form::Part => true,
+        Form::Mixed(narrows) => narrows,
+        _ => false,
+    }
+}
+
+/// Returns true if an operation has a carry, or another mask, among its sources.
 pub(crate) fn takes_carry(op: Op) -> bool {
-    matches!(op, Op::V_ADD_CO_CI_U32 | Op::V_SUB_CO_CI_U32 | Op::V_SUBREV_CO_CI_U32)
+    matches!(op, Op::V_ADD_CO_CI_U32 | Op::V_SUB_CO_CI_U32 | Op::V_SUBREV_CO_CI_U32 | Op::V_DIV_FMAS_F32)
+}
+
+/// Returns true if an operation with a carry is a product that is added.
+pub(crate) fn is_product(op: Op) -> bool {
+    matches!(op, Op::V_MAD_U64_U32 | Op::V_MAD_I64_I32)
+}
+
+/// Returns true if an operation with masks is a step of a division, which leaves unusual numbers to its handler.
+pub(crate) fn is_division(op: Op) -> bool {
+    matches!(op, Op::V_DIV_SCALE_F32 | Op::V_DIV_FMAS_F32)
 }
 
 /// Both operations of a VOPD, as elements of their own.
@@ -325,6 +422,7 @@ pub(crate) fn vector(op: Op, d: &Di) -> Option<Template> {
         Op::V_MUL_U32_U24 => Template::Multiply24,
         Op::V_MAD_U32_U24 => Template::MultiplyAdd24,
         Op::V_MUL_HI_U32 => Template::MultiplyHigh,
+        Op::V_MUL_HI_I32 => Template::MultiplyHighSigned,
         Op::V_CVT_F32_I32 => Template::Convert(Integer::Signed),
         Op::V_CVT_F32_U32 => Template::Convert(Integer::Unsigned),
         Op::V_ADD_F32 => Template::Float(Two::AddSingles),
@@ -332,8 +430,11 @@ pub(crate) fn vector(op: Op, d: &Di) -> Option<Template> {
         Op::V_MUL_F32 => Template::Float(Two::MultiplySingles),
         Op::V_SUBREV_F32 => Template::ReverseSubtract,
         Op::V_FMA_F32 | Op::V_FMAC_F32 | Op::V_FMAAK_F32 | Op::V_FMAMK_F32 => Template::Fused,
-        Op::V_MIN_F32 => Template::Extreme(Extreme::Least),
-        Op::V_MAX_F32 => Template::Extreme(Extreme::Most),
+        Op::V_MIN_F32 | Op::V_MIN_NUM_F32 | Op::V_MINIMUM_F32 => Template::Extreme(Extreme::Least),
+        Op::V_MAX_F32 | Op::V_MAX_NUM_F32 | Op::V_MAXIMUM_F32 => Template::Extreme(Extreme::Most),
+        Op::V_MED3_F32 | Op::V_MED3_NUM_F32 => Template::Median,
+        Op::V_LDEXP_F32 => Template::Scale,
+        Op::V_DIV_FIXUP_F32 => Template::DivideFixup,
         Op::V_LSHLREV_B64 if constant(0) && d.src[1].is_plain_vector() => Template::ShiftPair,
         Op::V_MOV_B64 => Template::MovePair,
         Op::V_LSHL_ADD_U64 if constant(1) => Template::ShiftAddPair,
@@ -351,138 +452,11 @@ pub(crate) fn vector(op: Op, d: &Di) -> Option<Template> {
         Op::V_CVT_F16_F32 => Template::SingleToHalf,
         Op::V_CVT_PK_RTZ_F16_F32 => Template::SinglesToHalves,
         _ => {
-            return of_halves(op).map(Template::Halves).or_else(|| of_doubles(op).map(Template::Doubles));
+            return of_halves(op)
+                .map(Template::Halves)
+                .or_else(|| extremes(op))
+                .or_else(|| of_doubles(op).map(Template::Doubles))
+                .or_else(|| Recipe::of(op, d).map(Template::Recipe));
         }
     })
-}
-
-/// Rows an element writes, for the element's form and a wave of `halves`.
-pub(crate) fn written(form: Form, d: &Di, halves: u32) -> Vec<u32> {
-    let registers = match form {
-        Form::Pair(..) => return vec![d.dst, d.dst2],
-        Form::Vector(_) | Form::Carry(_) if is_wide(form, d) => 2,
-        Form::Vector(op) if vector(op, d) == Some(Template::ShiftPair) => 2,
-        Form::Vector(_)
-        | Form::Carry(_)
-        | Form::Select
-        | Form::Saturating(_)
-        | Form::Packed(_)
-        | Form::Mixed(_)
-        | Form::Keep
-        | Form::Permute(_)
-        | Form::Swizzle
-        | Form::PermuteRow { .. }
-        | Form::BackwardPermute
-        | Form::CountBelow { .. } => 1,
-        Form::GlobalLoad(moves) | Form::FlatLoad(moves) | Form::BufferLoad(moves) | Form::LdsLoad(moves) => {
-            registers(moves)
-        }
-        Form::LdsLoadTwo(dwords) => 2 * dwords,
-        Form::LdsAtomic(_, bits) | Form::GlobalAtomic(_, bits) if d.flags & flag::RETURN != 0 => bits / 32,
-        Form::Compare(_)
-        | Form::GlobalStore(_)
-        | Form::FlatStore(_)
-        | Form::BufferStore(_)
-        | Form::LdsStore(_)
-        | Form::LdsStoreTwo(_)
-        | Form::LdsAtomic(..)
-        | Form::GlobalAtomic(..)
-        | Form::ReadLane
-        | Form::ReadFirstLane
-        | Form::Call
-        | Form::ExecMask { .. }
-        | Form::RestoreExec
-        | Form::Scalar(_)
-        | Form::ScalarLoad(_)
-        | Form::Look
-        | Form::Branch(_)
-        | Form::Barrier
-        | Form::End => 0,
-    };
-    (0..registers * halves).map(|row| d.dst + row).collect()
-}
-
-/// Rows an element reads or writes, for the element's form and a wave of `halves`.
-pub(crate) fn rows(form: Form, d: &Di, halves: u32) -> Vec<u32> {
-    let mut rows = Vec::new();
-    let mut source = |n: usize, registers: u32| {
-        if d.src[n].kind == Kind::Vector {
-            rows.extend((0..registers * halves).map(|row| d.src[n].value + row));
-        }
-    };
-    match form {
-        Form::Vector(op) => {
-            let template = vector(op, d);
-            let pair = template == Some(Template::ShiftPair);
-            let wide = template.is_some_and(Template::is_wide);
-            for n in 0..template.map_or(0, Template::arity) {
-                let count = template == Some(Template::ShiftAddPair) && n == 1;
-                source(n, if wide && !count || pair && n == 1 { 2 } else { 1 });
-            }
-        }
-        Form::Pair(..) => {
-            source(0, 1);
-            source(1, 1);
-            rows.extend([d.src[2].value, d.imm]);
-        }
-        Form::Carry(op) => {
-            source(0, 1);
-            source(1, 1);
-            if op == Op::V_MAD_U64_U32 {
-                source(2, 2);
-            }
-        }
-        Form::Compare(_) | Form::Select | Form::Saturating(_) | Form::BackwardPermute => {
-            source(0, 1);
-            source(1, 1);
-        }
-        Form::FlatLoad(_) => source(0, 2),
-        Form::FlatStore(moves) => {
-            source(0, 2);
-            source(1, registers(moves));
-        }
-        Form::GlobalLoad(_) => source(0, if d.dst2 != 2 { 2 } else { 1 }),
-        Form::BufferLoad(_) | Form::LdsLoad(_) | Form::LdsLoadTwo(_) => source(0, 1),
-        Form::BufferStore(moves) => {
-            source(0, 1);
-            rows.extend((0..registers(moves) * halves).map(|row| d.dst + row));
-        }
-        Form::GlobalStore(moves) | Form::LdsStore(moves) => {
-            source(0, if matches!(form, Form::GlobalStore(_)) && d.dst2 != 2 { 2 } else { 1 });
-            source(1, registers(moves));
-        }
-        Form::LdsAtomic(function, bits) => {
-            source(0, 1);
-            (1..=function.operands()).for_each(|n| source(n as usize, bits / 32));
-        }
-        Form::GlobalAtomic(function, bits) => {
-            source(0, if d.dst2 != 2 { 2 } else { 1 });
-            source(1, bits / 32 * function.operands());
-        }
-        Form::LdsStoreTwo(dwords) => {
-            source(0, 1);
-            source(1, dwords);
-            source(2, dwords);
-        }
-        Form::Packed(_) | Form::Mixed(_) => {
-            let sources = if let Form::Packed(op) = form { packed(op, d) } else { Some(3) };
-            (0..sources.unwrap_or_default()).for_each(|n| source(n, 1));
-        }
-        Form::Permute(_) | Form::Swizzle | Form::PermuteRow { .. } | Form::ReadLane | Form::ReadFirstLane => {
-            source(0, 1);
-        }
-        Form::CountBelow { .. } => source(1, 1),
-        Form::Keep
-        | Form::Call
-        | Form::ExecMask { .. }
-        | Form::RestoreExec
-        | Form::Scalar(_)
-        | Form::ScalarLoad(_)
-        | Form::Look
-        | Form::Branch(_)
-        | Form::Barrier
-        | Form::End => {}
-    }
-    rows.extend(written(form, d, halves));
-    rows
 }

@@ -21,8 +21,9 @@ fn back_ends(code: &str) -> Vec<&str> {
 fn analyses_and_templates_name_no_back_end() {
     assert_eq!(back_ends("use crate::tier1::x86::asm::{At, Zmm};"), ["x86", "asm", "Zmm"]);
     let tier1 = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tier1");
-    let folder = fs::read_dir(tier1.join("analysis")).unwrap();
-    let mut files: Vec<PathBuf> = folder.map(|entry| entry.unwrap().path()).collect();
+    let folders = ["analysis", "analysis/recipe"].map(|folder| fs::read_dir(tier1.join(folder)).unwrap());
+    let mut files: Vec<PathBuf> = folders.into_iter().flatten().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| file.is_file());
     assert!(files.len() > 10, "{files:?}");
     files.retain(|file| !file.ends_with("tests.rs"));
     files.extend([tier1.join("masm.rs"), tier1.join("scalar.rs")]);

@@ -18,6 +18,7 @@ use crate::mem::Global;
 use crate::registers::slot;
 use crate::tier1::analysis::alike::{Alike, SLOTS};
 use crate::tier1::analysis::elements as moved;
+use crate::tier1::analysis::recipe::Recipe;
 use crate::tier1::analysis::wanted::Wanted;
 use crate::tier1::scalar as scalars;
 use crate::tier1::x86::avx512::rows::{Pair, Rows, in_memory};
@@ -220,6 +221,7 @@ impl Body<'_> {
             Form::Packed(op) => self.packed(op, d),
             Form::Mixed(narrows) => self.mixed(narrows, d),
             Form::Keep => self.keep(d),
+            Form::Part => self.whole_recipe(Recipe::part(), d),
             Form::Scalar(op) => scalars::emit(self.a, op, d),
             Form::BackwardPermute => self.backward_permute(d),
             Form::Swizzle => self.swizzle(d),

@@ -73,6 +73,8 @@ pub(in crate::tier1) const VPANDD: Evex = evex(1, 1, 0xdb);
 pub(in crate::tier1) const VPORD: Evex = evex(1, 1, 0xeb);
 pub(in crate::tier1) const VPXORD: Evex = evex(1, 1, 0xef);
 pub(in crate::tier1) const VPXORQ: Evex = VPXORD.wide();
+/// Bits of the last operand that the other one has not.
+pub(in crate::tier1) const VPANDND: Evex = evex(1, 1, 0xdf);
 pub(in crate::tier1) const VPMULLD: Evex = evex(2, 1, 0x40);
 pub(in crate::tier1) const VPMULUDQ: Evex = evex(1, 1, 0xf4).wide();
 pub(in crate::tier1) const VPMINUD: Evex = evex(2, 1, 0x3b);
@@ -165,6 +167,8 @@ pub(in crate::tier1) const VFNMADD213PS: Evex = evex(2, 1, 0xac);
 pub(in crate::tier1) const VFNMADD231PS: Evex = evex(2, 1, 0xbc);
 /// Mask of the lanes that are numbers of some classes.
 pub(in crate::tier1) const VFPCLASSPS: Evex = evex(3, 1, 0x66);
+/// A single times two to the power of another one.
+pub(in crate::tier1) const VSCALEFPS: Evex = evex(2, 1, 0x2c);
 pub(in crate::tier1) const VRNDSCALEPS: Evex = evex(3, 1, 0x08);
 pub(in crate::tier1) const VPADDW: Evex = evex(1, 1, 0xfd);
 pub(in crate::tier1) const VPSUBW: Evex = evex(1, 1, 0xf9);
@@ -173,6 +177,11 @@ pub(in crate::tier1) const VPMINUW: Evex = evex(2, 1, 0x3a);
 pub(in crate::tier1) const VPMAXUW: Evex = evex(2, 1, 0x3e);
 pub(in crate::tier1) const VPMINSW: Evex = evex(1, 1, 0xea);
 pub(in crate::tier1) const VPMAXSW: Evex = evex(1, 1, 0xee);
+pub(in crate::tier1) const VPSLLW: Evex = evex(1, 1, 0x71).extended(6);
+pub(in crate::tier1) const VPSRLW: Evex = evex(1, 1, 0x71).extended(2);
+pub(in crate::tier1) const VPSRAW: Evex = evex(1, 1, 0x71).extended(4);
+/// Sums of both products of signed halves.
+pub(in crate::tier1) const VPMADDWD: Evex = evex(1, 1, 0xf5);
 
 /// An instruction on masks, in VEX encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,6 +211,9 @@ pub(in crate::tier1) const KMOVW_STORE: Vex = vex(0, false, false, 0x91);
 /// `kmovd` to memory.
 pub(in crate::tier1) const KMOVD_STORE: Vex = vex(1, true, false, 0x91);
 pub(in crate::tier1) const KUNPCKWD: Vex = vex(0, false, true, 0x4b);
+pub(in crate::tier1) const KNOTW: Vex = vex(0, false, false, 0x44);
+/// `kunpckbw`.
+pub(in crate::tier1) const KUNPCKBW: Vex = vex(1, false, true, 0x4b);
 pub(in crate::tier1) const KORTESTW: Vex = vex(0, false, false, 0x98);
 pub(in crate::tier1) const KORW: Vex = vex(0, false, true, 0x45);
 pub(in crate::tier1) const KANDW: Vex = vex(0, false, true, 0x41);

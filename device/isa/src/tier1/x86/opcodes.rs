@@ -1,6 +1,7 @@
 //! The instructions that operations of [templates](crate::tier1::analysis::template) are.
 
 use super::encoding::*;
+use crate::tier1::analysis::recipe::{Act, Elements};
 use crate::tier1::analysis::template::{Arithmetic, Extreme, Integer, Shift, Two, Words};
 
 pub(crate) fn two(op: Two) -> Evex {
@@ -17,6 +18,25 @@ pub(crate) fn two(op: Two) -> Evex {
         Two::MaxSigned => VPMAXSD,
         Two::AddSingles => VADDPS,
         Two::MultiplySingles => VMULPS,
+    }
+}
+
+pub(crate) fn act(act: Act) -> Evex {
+    match act {
+        Act::Two(op) => two(op),
+        Act::AndNot => VPANDND,
+        Act::Shift(how) => shift(how).0,
+        Act::MultiplyHalves => VPMADDWD,
+    }
+}
+
+/// A shift of elements by a constant.
+pub(crate) fn shift_of(of: Elements, how: Shift) -> Evex {
+    match (of, how) {
+        (Elements::Dwords, how) => shift(how).1,
+        (Elements::Words, Shift::Left) => VPSLLW,
+        (Elements::Words, Shift::Right) => VPSRLW,
+        (Elements::Words, Shift::Signed) => VPSRAW,
     }
 }
 

@@ -95,15 +95,13 @@ fn own(form: Form, d: &Di) -> Vec<Di> {
     }
 }
 
-/// Returns true if an element leaves a part of what it writes, or reads it without naming it among its sources.
+/// Returns true if an element may read what it writes without naming it among its sources.
 fn keeps(form: Form, d: &Di) -> bool {
     let is_fused = |op: Op| op == Op::V_FMAC_F32;
     match form {
-        Form::Vector(op) => {
-            matches!(template::vector(op, d), Some(Template::Halves(_) | Template::SingleToHalf))
-        }
+        Form::Vector(_) | Form::Saturating(_) => template::keeps(form, d),
         Form::Pair(x, y) => is_fused(x) || is_fused(y),
-        Form::Select | Form::Saturating(_) | Form::LdsLoad(_) | Form::LdsLoadTwo(_) => false,
+        Form::Select | Form::LdsLoad(_) | Form::LdsLoadTwo(_) => false,
         _ => true,
     }
 }

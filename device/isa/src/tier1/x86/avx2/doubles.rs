@@ -14,7 +14,7 @@ use super::pass::Pass;
 
 impl Pass<'_> {
     /// Four of eight doubles of a source: the lower or the upper ones of each four lanes.
-    fn four(&mut self, source: &Source, upper: bool, to: Zmm) {
+    pub(super) fn four(&mut self, source: &Source, upper: bool, to: Zmm) {
         match source.kind {
             Kind::Vector => {
                 let low = self.row(source.value);

@@ -26,6 +26,7 @@ impl Pass<'_> {
             Template::MovePair => self.move_pair(d),
             Template::ShiftAddPair => self.shift_add_pair(d),
             Template::Doubles(arithmetic) => self.of_doubles(arithmetic, d),
+            Template::Recipe(recipe) => self.recipe(recipe, d),
             _ => {
                 let result = self.lanes(template, d, None);
                 self.finish(d.dst, result);
@@ -218,8 +219,11 @@ impl Pass<'_> {
                 self.a.vex(VCVTDQ2PS, to, ZERO, t0);
                 return to;
             }
-            Template::MultiplyHigh => {
+            Template::MultiplyHigh | Template::MultiplyHighSigned => {
                 self.products(d);
+                if template == Template::MultiplyHighSigned {
+                    self.subtract_signs(d);
+                }
                 self.put(t2, t1);
             }
             Template::ToUnsigned | Template::ToSigned | Template::Reciprocal | Template::Extreme(_) => {
@@ -308,23 +312,16 @@ impl Pass<'_> {
         self.a.vex(VPBLENDD.by(0xaa), t1, t1, t2);
     }
 
-    /// A sum or difference that saturates.
-    pub(super) fn saturating(&mut self, op: Op, d: &Di) {
-        let [t0, t1, t2, _] = T;
-        let (a, b) = if op == Op::V_SUBREV_NC_U32 { (1, 0) } else { (0, 1) };
-        let a = self.register(&d.src[a], false, t0);
-        let b = self.register(&d.src[b], false, t1);
-        let add = op == Op::V_ADD_NC_U32;
-        if add {
-            // No more than there is room for.
-            self.a.vex(VPXORD, t2, b, constant(u32::MAX));
-            self.a.vex(VPMINUD, t2, a, t2);
-        } else {
-            self.a.vex(VPMAXUD, t2, a, b);
+    /// Makes the high halves in temporary 1 those of signed numbers; 2 and 3 are used.
+    pub(super) fn subtract_signs(&mut self, d: &Di) {
+        let [_, t1, t2, t3] = T;
+        for (negative, other) in [(0, 1), (1, 0)] {
+            let from = self.register(&d.src[negative], false, t2);
+            self.a.vex_shift(VPSRAD.by(31), t2, from);
+            let other = self.operand(&d.src[other], false, t3);
+            self.a.vex(VPANDD, t2, t2, other);
+            self.a.vex(VPSUBD, t1, t1, t2);
         }
-        let to = self.result(d.dst);
-        self.a.vex(if add { VPADDD } else { VPSUBD }, to, t2, b);
-        self.finish(d.dst, to);
     }
 
     /// Bits of a register that stay.

@@ -1,12 +1,10 @@
 //! Operations that write or read masks of lanes: comparisons, selects, carries.
 
 use crate::exec::di::{Di, Kind};
-use crate::exec::vector::cmp::{EQUAL, GREATER, LESS, Operands, UNORDERED};
 use crate::inst::Op;
 use crate::registers::slot;
-use crate::tier1::analysis::template::takes_carry;
+use crate::tier1::analysis::template::{is_product, takes_carry};
 use crate::tier1::x86::asm::{Gpr, Zmm};
-use crate::tier1::x86::avx512::masks::float_predicate;
 use crate::tier1::x86::body::EXEC;
 use crate::tier1::x86::encoding::*;
 
@@ -17,7 +15,7 @@ use super::pass::{Pass, constant};
 
 impl Pass<'_> {
     /// Writes a mask to its scalar register, with zeros for inactive lanes. A vector register keeps it for elements that read it.
-    fn write_mask(&mut self, register: u32, from: Zmm) {
+    pub(super) fn write_mask(&mut self, register: u32, from: Zmm) {
         if self.masked {
             let exec = self.load(Key::Mask(EXEC));
             let to = self.define(Key::Mask(register));
@@ -32,55 +30,8 @@ impl Pass<'_> {
         self.a.store_al(at);
     }
 
-    fn invert(&mut self, value: Zmm) {
+    pub(super) fn invert(&mut self, value: Zmm) {
         self.a.vex(VPXORD, value, value, constant(u32::MAX));
-    }
-
-    /// A comparison.
-    pub(super) fn compare(&mut self, operands: Operands, d: &Di) {
-        let [t0, t1, t2, t3] = T;
-        if operands == Operands::F32 {
-            let a = self.register(&d.src[0], true, t0);
-            let b = self.operand(&d.src[1], true, t1);
-            self.a.vex(VCMPPS.by(float_predicate(d.aux)), t2, a, b);
-            return self.write_mask(d.dst, t2);
-        }
-        let a = self.register(&d.src[0], false, t0);
-        let outcomes = d.aux & !UNORDERED;
-        let [first, second] = if operands == Operands::I32 { [VPMINSD, VPMAXSD] } else { [VPMINUD, VPMAXUD] };
-        // By what is equal to `a`: `b`, the smaller one, or the larger one.
-        let (op, inverts) = match outcomes {
-            0 => (None, false),
-            EQUAL => (Some(VPCMPEQD), false),
-            _ if outcomes == LESS | GREATER => (Some(VPCMPEQD), true),
-            _ if outcomes == LESS | EQUAL => (Some(first), false),
-            GREATER => (Some(first), true),
-            _ if outcomes == GREATER | EQUAL => (Some(second), false),
-            LESS => (Some(second), true),
-            _ => (None, true),
-        };
-        match op {
-            None => self.a.vex(VPXORD, t2, t2, t2),
-            Some(VPCMPEQD) => {
-                let b = self.operand(&d.src[1], false, t1);
-                self.a.vex(VPCMPEQD, t2, a, b);
-            }
-            // `a > b` is an instruction of its own.
-            Some(_) if operands == Operands::I32 && outcomes == GREATER => {
-                let b = self.operand(&d.src[1], false, t1);
-                self.a.vex(VPCMPGTD, t2, a, b);
-                return self.write_mask(d.dst, t2);
-            }
-            Some(op) => {
-                let b = self.operand(&d.src[1], false, t1);
-                self.a.vex(op, t3, a, b);
-                self.a.vex(VPCMPEQD, t2, t3, a);
-            }
-        }
-        if inverts {
-            self.invert(t2);
-        }
-        self.write_mask(d.dst, t2);
     }
 
     /// `v_cndmask_b32`.
@@ -96,8 +47,8 @@ impl Pass<'_> {
 
     /// A sum, difference or product with carry.
     pub(super) fn carry(&mut self, op: Op, d: &Di) {
-        if op == Op::V_MAD_U64_U32 {
-            return self.multiply_add(d);
+        if is_product(op) {
+            return self.multiply_add(op == Op::V_MAD_I64_I32, d);
         }
         let [t0, t1, t2, t3] = T;
         let (swap, subtract) = match op {
@@ -134,10 +85,13 @@ impl Pass<'_> {
         }
     }
 
-    /// `v_mad_u64_u32`.
-    fn multiply_add(&mut self, d: &Di) {
+    /// A product that is added.
+    fn multiply_add(&mut self, is_signed: bool, d: &Di) {
         let [t0, t1, t2, t3] = T;
         self.products(d);
+        if is_signed {
+            self.subtract_signs(d);
+        }
         let writes = d.dst2 != slot::DUMP as u32;
         let adds = matches!(d.src[2].kind, Kind::Vector | Kind::Scalar) || d.src[2].value != 0;
         if !adds {
@@ -157,7 +111,13 @@ impl Pass<'_> {
         self.a.vex(VPADDD, t1, t1, t3);
         self.a.vex(VPADDD, t1, t1, constant(1));
         self.a.vex(VPADDD, t0, t1, high);
-        if writes {
+        if writes && is_signed {
+            // The sum's sign is neither that of the product nor that of what is added.
+            self.a.vex(VPXORD, t3, t0, t1);
+            self.a.vex(VPXORD, t1, t0, high);
+            self.a.vex(VPANDD, t3, t3, t1);
+            self.a.vex_shift(VPSRAD.by(31), t3, t3);
+        } else if writes {
             self.a.vex(VPMAXUD, t3, t0, t1);
             self.a.vex(VPCMPEQD, t3, t3, t0);
             self.invert(t3);

@@ -6,6 +6,7 @@
 
 mod atomic;
 mod cache;
+mod compare;
 mod doubles;
 mod elements;
 mod lanes;
@@ -14,6 +15,7 @@ mod masks;
 mod memory;
 mod opcodes;
 mod pass;
+mod recipes;
 mod rounds;
 mod run_loads;
 mod singles;

@@ -2,7 +2,10 @@
 
 use crate::exec::di::{Di, Kind, Source};
 use crate::exec::form::Form;
+use crate::exec::vector::cmp::Operands;
 use crate::exec::vector::lane::lanes_below;
+use crate::inst::Op;
+use crate::tier1::analysis::recipe::Recipe;
 use crate::tier1::analysis::runs::Run;
 use crate::tier1::analysis::template::{self, Template};
 use crate::tier1::scalar;
@@ -53,6 +56,11 @@ pub(crate) fn is_shared(form: Form) -> bool {
     )
 }
 
+/// Returns true if a minimum or maximum chooses another result than the usual one where there is a NaN.
+fn treats_nans_otherwise(op: Op) -> bool {
+    matches!(op, Op::V_MIN_NUM_F32 | Op::V_MAX_NUM_F32 | Op::V_MINIMUM_F32 | Op::V_MAXIMUM_F32)
+}
+
 /// Returns true if a run may contain the element.
 pub(super) fn is_of_lanes(form: Form, d: &Di) -> bool {
     match form {
@@ -64,14 +72,15 @@ pub(super) fn is_of_lanes(form: Form, d: &Di) -> bool {
                     | Template::SingleToHalf
                     | Template::SinglesToHalves
                     | Template::Curve(_)
-            )
+                    | Template::Extremes(..)
+                    | Template::Median
+                    | Template::Scale
+                    | Template::DivideFixup
+            ) && !treats_nans_otherwise(op)
         }),
-        Form::Pair(..)
-        | Form::Carry(_)
-        | Form::Compare(_)
-        | Form::Select
-        | Form::Saturating(_)
-        | Form::Keep => true,
+        Form::Pair(..) | Form::Select | Form::Saturating(_) | Form::Keep | Form::Part => true,
+        Form::Carry(op) => !template::is_division(op),
+        Form::Compare(operands) => !matches!(operands, Operands::F16 | Operands::ClassF32),
         _ => false,
     }
 }
@@ -284,6 +293,7 @@ impl<'a> Pass<'a> {
             Form::Select => self.select(d),
             Form::Saturating(op) => self.saturating(op, d),
             Form::Keep => self.keep(d),
+            Form::Part => self.recipe(Recipe::part(), d),
             Form::LdsLoad(_) | Form::LdsLoadTwo(_) => self.load_lds(form, d),
             _ => unreachable!("only elements of the lanes"),
         }

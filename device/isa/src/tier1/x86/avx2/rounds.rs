@@ -42,9 +42,12 @@ fn changes(key: Key, written: &[u32], halves: u32) -> bool {
 /// Registers that an element may need besides those for its rows.
 fn others(form: Form, d: &Di, uses: &[Key]) -> usize {
     let (sources, wide) = match form {
-        Form::Vector(op) => (template::vector(op, d).map_or(3, Template::arity), template::is_wide(form, d)),
+        Form::Vector(_) | Form::Saturating(_) | Form::Part => {
+            (template::template(form, d).map_or(3, Template::arity), template::is_wide(form, d))
+        }
         Form::Carry(_) => (3, template::is_wide(form, d)),
-        Form::Compare(_) | Form::Select | Form::Saturating(_) | Form::Pair(..) => (2, false),
+        Form::Compare(_) => (2, template::is_wide(form, d)),
+        Form::Select | Form::Pair(..) => (2, false),
         _ => (0, false),
     };
     let of_uses = uses.iter().filter(|key| !matches!(key, Key::Row(_))).count();

@@ -42,11 +42,7 @@ impl Uses {
         if masked {
             keys.push(Key::Mask(EXEC));
         }
-        let overwrites = match form {
-            // These may read what they write, without naming it among their sources.
-            Form::Pair(..) | Form::Keep => false,
-            _ => !masked,
-        };
+        let overwrites = !masked && !template::keeps(form, d);
         let reads = |row: &u32| {
             !form.is_memory()
                 && d.src.iter().any(|source| {

@@ -10,8 +10,8 @@ use crate::exec::vector::vop3p::high;
 use crate::inst::Op;
 use crate::tier1::analysis::elements::steps;
 use crate::tier1::analysis::template::{Arithmetic, of_halves, of_words, packed};
-use crate::tier1::x86::asm::{Gpr, Integer, K0, Mask, Operand, Zmm};
-use crate::tier1::x86::body::{Body, ODD, SCRATCH, SIGN, scalar};
+use crate::tier1::x86::asm::{K0, Mask, Operand, Zmm};
+use crate::tier1::x86::body::{Body, SCRATCH, SIGN, scalar};
 use crate::tier1::x86::encoding::*;
 use crate::tier1::x86::opcodes;
 
@@ -32,7 +32,7 @@ const fn in_turn(from: u32) -> [u32; 16] {
 
 impl Body<'_> {
     /// A half of a source as a single.
-    fn half_source(&mut self, source: &Source, half: u32, chunk: u8, to: Zmm) {
+    pub(super) fn half_source(&mut self, source: &Source, half: u32, chunk: u8, to: Zmm) {
         let from = self.register(&Source { neg: false, abs: false, ..*source }, false, half, chunk, to);
         let mut at = from;
         if source.high {
@@ -258,7 +258,7 @@ impl Body<'_> {
     }
 
     /// Eight lanes of a source of doubles, the first or the second ones of a chunk.
-    fn double_source(&mut self, source: &Source, (half, chunk, eight): (u32, u8, usize), to: Zmm) {
+    pub(super) fn double_source(&mut self, source: &Source, (half, chunk, eight): (u32, u8, usize), to: Zmm) {
         match source.kind {
             Kind::Vector => {
                 let low = self.load_row(source.value + half).chunk(chunk);
@@ -276,11 +276,14 @@ impl Body<'_> {
                 self.a.evex(VPBROADCASTQ, to, Zmm(0), Operand::Constant64(value));
             }
         }
+        let in_turn = |value: u32, other: u32| {
+            Operand::Words(core::array::from_fn(|n| if n & 1 == 1 { value } else { other }))
+        };
         if source.abs {
-            self.a.masked(VPANDD, to, to, Operand::Constant(!SIGN), ODD);
+            self.a.evex(VPANDD, to, to, in_turn(!SIGN, u32::MAX));
         }
         if source.neg {
-            self.a.masked(VPXORD, to, to, Operand::Constant(SIGN), ODD);
+            self.a.evex(VPXORD, to, to, in_turn(SIGN, 0));
         }
     }
 
@@ -292,10 +295,6 @@ impl Body<'_> {
             self.load_row(source.value + self.halves + half);
         }
         let (low, high) = (self.define(d.dst + half), self.define(d.dst + self.halves + half));
-        if sources.iter().any(|source| source.neg || source.abs) {
-            self.a.immediate(Integer::Mov, false, Gpr::Rax, 0xaaaa);
-            self.a.mask(KMOVW_FROM, ODD, Mask(0), Mask(0));
-        }
         let temporaries = [Zmm(1), Zmm(2), Zmm(3)];
         for chunk in self.chunks() {
             for eight in 0..2 {

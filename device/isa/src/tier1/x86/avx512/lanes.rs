@@ -1,8 +1,9 @@
 //! Vector operations on the lanes of registers.
 
-use super::masks::{EQUAL, LESS, NOT_LESS, UNORDERED};
+use super::masks::{LESS, NOT_LESS, UNORDERED};
 use crate::exec::di::{Di, Kind, Source};
 use crate::inst::Op;
+use crate::tier1::analysis::recipe::Recipe;
 use crate::tier1::analysis::template::{self, Template};
 use crate::tier1::x86::asm::{Condition, Gpr, Integer, K0, Mask, Operand, Zmm};
 use crate::tier1::x86::body::{Body, Cold, ODD, SCRATCH};
@@ -15,7 +16,7 @@ impl Body<'_> {
         let Some(template) = template::vector(op, d) else { unreachable!("only operations with a template") };
         let sources = &d.src[..template.arity()];
         let in_place = sources.iter().any(|source| source.kind == Kind::Vector && source.value == d.dst);
-        let may_leave = matches!(template, Template::Extreme(_) | Template::Curve(_));
+        let may_leave = template.may_leave();
         let mut left = Vec::new();
         for half in self.parts() {
             // Nothing of one half is used in the other.
@@ -35,6 +36,12 @@ impl Body<'_> {
                 Template::SinglesToHalves => self.singles_to_halves(d, half),
                 Template::Fused => self.fused_row(d, half),
                 Template::Curve(curve) => left.push(self.curve(curve, d, half)),
+                Template::Extremes(first, second) => {
+                    left.push(self.extremes(opcodes::extreme(first), opcodes::extreme(second), d, half));
+                }
+                Template::Median => left.push(self.median(d, half)),
+                Template::DivideFixup => left.push(self.divide_fixup(d, half)),
+                Template::Recipe(recipe) => self.recipe(recipe, d, half),
                 _ => {
                     self.load_sources(d, template.arity(), half);
                     let pair = self.define(d.dst + half);
@@ -50,28 +57,10 @@ impl Body<'_> {
         left.into_iter().for_each(|cold| self.come_back(cold));
     }
 
-    /// A sum or difference that saturates.
+    /// An operation whose result saturates.
     pub(crate) fn saturating(&mut self, op: Op, d: &Di) {
-        let (a, b) = if op == Op::V_SUBREV_NC_U32 { (1, 0) } else { (0, 1) };
-        for half in self.parts() {
-            self.rows.unlock();
-            self.load_sources(d, 2, half);
-            let pair = self.define(d.dst + half);
-            for chunk in self.chunks() {
-                let (to, mask) = (pair.chunk(chunk), self.exec(half, chunk));
-                let a = self.register(&d.src[a], false, half, chunk, Zmm(0));
-                let b = self.register(&d.src[b], false, half, chunk, Zmm(1));
-                if op == Op::V_ADD_NC_U32 {
-                    // No more than there is room for.
-                    self.a.evex(VPXORD, Zmm(2), b, Operand::Constant(u32::MAX));
-                    self.a.evex(VPMINUD, Zmm(2), a, Zmm(2));
-                    self.a.masked(VPADDD, to, Zmm(2), b, mask);
-                } else {
-                    self.a.evex(VPMAXUD, Zmm(2), a, b);
-                    self.a.masked(VPSUBD, to, Zmm(2), b, mask);
-                }
-            }
-        }
+        let Some(recipe) = Recipe::saturating(op, d) else { unreachable!("only operations with a recipe") };
+        self.whole_recipe(recipe, d);
     }
 
     /// Sixteen lanes of an operation, to `to` where `mask` says.
@@ -216,8 +205,22 @@ impl Body<'_> {
                 self.products(d, half, chunk);
                 self.put(to, t1, mask);
             }
+            Template::MultiplyHighSigned => {
+                self.products(d, half, chunk);
+                self.subtract_signs(d, half, chunk);
+                self.put(to, t1, mask);
+            }
+            Template::Scale => {
+                let b = self.register(&d.src[1], float, half, chunk, t1);
+                self.a.evex(VCVTDQ2PS, t1, Zmm(0), b);
+                let a = self.register(&d.src[0], float, half, chunk, t0);
+                self.a.masked(VSCALEFPS, to, a, t1, mask);
+            }
             Template::ShiftPair
             | Template::Extreme(_)
+            | Template::Extremes(..)
+            | Template::Median
+            | Template::DivideFixup
             | Template::MovePair
             | Template::ShiftAddPair
             | Template::Halves(_)
@@ -225,7 +228,8 @@ impl Body<'_> {
             | Template::HalfToSingle
             | Template::SingleToHalf
             | Template::SinglesToHalves
-            | Template::Curve(_) => unreachable!("done by halves"),
+            | Template::Curve(_)
+            | Template::Recipe(_) => unreachable!("done by halves"),
         }
     }
 
@@ -243,29 +247,6 @@ impl Body<'_> {
         } else {
             self.a.shift(VPSLLD.by(count.value as u8 & 31), to, from, K0);
         }
-    }
-
-    /// The smaller or larger of two: NaNs are left to the handler, by the way that is returned.
-    fn extreme(&mut self, (op, zeros): (Evex, Evex), d: &Di, half: u32) -> Cold {
-        let (t0, t1, t2) = (Zmm(0), Zmm(1), Zmm(2));
-        let [k, l] = SCRATCH;
-        for (chunk, to) in [(0, k), (1, l)] {
-            let a = self.register(&d.src[0], true, half, chunk, t0);
-            let b = self.operand(&d.src[1], true, half, chunk, t1);
-            self.a.compare(VCMPPS.by(UNORDERED), to, a, b, self.exec(half, chunk));
-        }
-        let cold = self.leave_if_any(k, l);
-        let pair = self.define(d.dst + half);
-        for chunk in self.chunks() {
-            let a = self.register(&d.src[0], true, half, chunk, t0);
-            let b = self.operand(&d.src[1], true, half, chunk, t1);
-            self.a.compare(VCMPPS.by(EQUAL), k, a, b, K0);
-            self.a.evex(op, t2, a, b);
-            self.a.masked(zeros, t2, a, b, k);
-            let mask = self.exec(half, chunk);
-            self.put(pair.chunk(chunk), t2, mask);
-        }
-        cold
     }
 
     /// Leaves the element to its handler if a lane is in either mask.
@@ -292,6 +273,18 @@ impl Body<'_> {
         self.put(t0, t3, ODD);
         self.a.shift(VPSRLQ.by(32), t1, t1, K0);
         self.put(t1, t2, ODD);
+    }
+
+    /// Makes the high halves in temporary 1 those of signed numbers; 2 and 3 are used.
+    pub(crate) fn subtract_signs(&mut self, d: &Di, half: u32, chunk: u8) {
+        let (t1, t2, t3) = (Zmm(1), Zmm(2), Zmm(3));
+        for (negative, other) in [(0, 1), (1, 0)] {
+            let from = self.register(&d.src[negative], false, half, chunk, t2);
+            self.a.shift(VPSRAD.by(31), t2, from, K0);
+            let other = self.operand(&d.src[other], false, half, chunk, t3);
+            self.a.evex(VPANDD, t2, t2, other);
+            self.a.evex(VPSUBD, t1, t1, t2);
+        }
     }
 
     fn shift_pair(&mut self, d: &Di, half: u32) {

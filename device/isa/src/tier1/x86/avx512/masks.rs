@@ -1,10 +1,9 @@
 //! Operations that write or read masks of lanes: comparisons, selects, carries.
 
 use crate::exec::di::{Di, Kind, Source};
-use crate::exec::vector::cmp::Operands;
 use crate::inst::Op;
 use crate::registers::slot;
-use crate::tier1::analysis::template::takes_carry;
+use crate::tier1::analysis::template::{is_division, is_product, takes_carry};
 use crate::tier1::analysis::wanted::Wanted;
 use crate::tier1::x86::asm::{At, Gpr, Integer, K0, Mask, Operand, Zmm};
 use crate::tier1::x86::body::{Body, ODD, SCRATCH, scalar};
@@ -21,7 +20,7 @@ pub(crate) const UNORDERED: u8 = 3;
 pub(crate) const NOT_LESS: u8 = 0x15;
 
 /// The predicate of integers for the outcomes less, equal and greater.
-fn integer_predicate(outcomes: u8) -> u8 {
+pub(super) fn integer_predicate(outcomes: u8) -> u8 {
     [3, 1, 0, 2, 6, 4, 5, 7][usize::from(outcomes & 7)]
 }
 
@@ -34,24 +33,24 @@ pub(crate) fn float_predicate(outcomes: u8) -> u8 {
 
 impl Body<'_> {
     /// Joins the masks of two chunks in the first one.
-    fn join(&mut self, low: Mask, high: Mask) {
+    pub(super) fn join(&mut self, low: Mask, high: Mask) {
         self.a.mask(KUNPCKWD, low, high, low);
     }
 
     /// Returns the place of the bits of sixteen lanes of a mask in a scalar register.
-    fn word(register: u32, half: u32, chunk: u8) -> At {
+    pub(super) fn word(register: u32, half: u32, chunk: u8) -> At {
         let At(base, displacement) = scalar(register + half);
         At(base, displacement + i32::from(chunk) * 2)
     }
 
     /// Returns true if the next element can have the masks of all sixteens: four more mask registers are free if EXEC
     /// has none.
-    fn keeps_masks(&self) -> bool {
+    pub(super) fn keeps_masks(&self) -> bool {
         self.only.is_none() && (self.halves == 1 || !self.masked)
     }
 
     /// Returns the mask register that has the mask of a sixteen for the next element.
-    fn lane_mask(&self, half: u32, chunk: u8) -> Mask {
+    pub(super) fn lane_mask(&self, half: u32, chunk: u8) -> Mask {
         if self.halves == 1 || self.masked {
             SCRATCH[usize::from(chunk)]
         } else {
@@ -60,7 +59,7 @@ impl Body<'_> {
     }
 
     /// Brings the masks of all sixteens to a scalar register; those of a wave of 32 lanes are joined in the first one.
-    fn store_masks(&mut self, register: u32) {
+    pub(super) fn store_masks(&mut self, register: u32) {
         let [all, upper] = SCRATCH;
         if self.halves == 1 {
             self.join(all, upper);
@@ -73,7 +72,7 @@ impl Body<'_> {
     }
 
     /// Leaves the masks of a wave's sixteens to the next element.
-    fn keep_mask(&mut self, register: u32) {
+    pub(super) fn keep_mask(&mut self, register: u32) {
         self.kept_mask = Some((register, self.at + 1));
     }
 
@@ -81,45 +80,6 @@ impl Body<'_> {
     /// cycles later.
     fn finds_mask(&self, register: u32) -> bool {
         self.kept_mask == Some((register, self.at)) && self.keeps_masks()
-    }
-
-    /// A comparison.
-    pub(crate) fn compare(&mut self, operands: Operands, d: &Di) {
-        let float = operands == Operands::F32;
-        let op = match operands {
-            Operands::F32 => VCMPPS.by(float_predicate(d.aux)),
-            Operands::I32 => VPCMPD.by(integer_predicate(d.aux)),
-            _ => VPCMPUD.by(integer_predicate(d.aux)),
-        };
-        let masks = [Mask(5), Mask(6), Mask(7)];
-        let keeps = self.keeps_masks();
-        for half in self.parts() {
-            for chunk in self.chunks() {
-                let a = self.register(&d.src[0], float, half, chunk, Zmm(0));
-                let b = self.operand(&d.src[1], float, half, chunk, Zmm(1));
-                let to = match keeps {
-                    true => self.lane_mask(half, chunk),
-                    false => masks[half as usize + usize::from(chunk)],
-                };
-                self.a.compare(op, to, a, b, self.exec(half, chunk));
-                if self.only.is_some() {
-                    self.a.mask_at(KMOVW_STORE, to, Self::word(d.dst, half, chunk));
-                }
-            }
-            if self.only.is_some() {
-                return;
-            }
-            if !keeps {
-                self.join(masks[half as usize], masks[half as usize + 1]);
-            }
-        }
-        if keeps {
-            self.store_masks(d.dst);
-            self.keep_mask(d.dst);
-        } else {
-            self.a.mask(KUNPCKDQ, masks[0], masks[1], masks[0]);
-            self.a.mask_at(KMOVQ_STORE, masks[0], scalar(d.dst));
-        }
     }
 
     /// `v_cndmask_b32`.
@@ -164,14 +124,17 @@ impl Body<'_> {
 
     /// A sum, difference or product with carry.
     pub(crate) fn carry(&mut self, op: Op, d: &Di) {
-        let wide = op == Op::V_MAD_U64_U32;
+        if is_division(op) {
+            return self.division(op, d);
+        }
+        let wide = is_product(op);
         let out = d.dst2 != slot::DUMP as u32;
         let wanted = self.wanted_mask(d);
         for half in self.parts() {
             self.load_sources(d, if wide { 3 } else { 2 }, half);
             for chunk in self.chunks() {
                 if wide {
-                    self.multiply_add(d, half, chunk);
+                    self.multiply_add(op, d, half, chunk);
                 } else {
                     self.add_or_subtract(op, d, half, chunk);
                 }
@@ -211,21 +174,32 @@ impl Body<'_> {
         }
     }
 
-    /// Sixteen lanes of `v_mad_u64_u32`.
-    fn multiply_add(&mut self, d: &Di, half: u32, chunk: u8) {
+    /// Sixteen lanes of a product that is added.
+    fn multiply_add(&mut self, op: Op, d: &Di, half: u32, chunk: u8) {
         let (t0, t1, t2, t3) = (Zmm(0), Zmm(1), Zmm(2), Zmm(3));
         let mask = self.exec(half, chunk);
         self.products(d, half, chunk);
+        let is_signed = op == Op::V_MAD_I64_I32;
+        if is_signed {
+            self.subtract_signs(d, half, chunk);
+        }
         let (low, high) = self.wide(&d.src[2], half, chunk);
         self.a.evex(VPADDD, t2, t0, low);
         self.a.compare(VPCMPUD.by(LESS), ODD, t2, t0, K0);
         self.a.evex(VPADDD, t3, t1, high);
         let ([out, wraps], has_out) = (SCRATCH, d.dst2 != slot::DUMP as u32);
-        if has_out {
+        if has_out && !is_signed {
             self.a.compare(VPCMPUD.by(LESS), out, t3, t1, mask);
         }
         self.a.masked(VPADDD, t3, t3, Operand::Constant(1), ODD);
-        if has_out {
+        if has_out && is_signed {
+            // The sum's sign is neither that of the product nor that of what is added.
+            self.a.evex(VPXORD, t0, t3, high);
+            self.a.evex(VPXORD, t1, t3, t1);
+            self.a.evex(VPANDD, t0, t0, t1);
+            self.a.compare(VPCMPD.by(LESS), out, t0, Operand::Constant(0), mask);
+            self.mask_out(out, d, (half, chunk));
+        } else if has_out {
             // What the carry of the low words wraps.
             self.a.compare(VPCMPUD.by(SAME), wraps, t3, Operand::Constant(0), ODD);
             if mask != K0 {

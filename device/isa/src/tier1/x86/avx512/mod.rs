@@ -1,7 +1,9 @@
 //! The AVX-512 back end: sixteen lanes at a time.
 
+pub(in crate::tier1) mod compare;
 pub(in crate::tier1) mod curves;
 pub(in crate::tier1) mod elements;
+pub(in crate::tier1) mod guarded;
 pub(in crate::tier1) mod half;
 pub(in crate::tier1) mod lanes;
 pub(in crate::tier1) mod lds;
@@ -9,6 +11,7 @@ pub(in crate::tier1) mod masks;
 pub(in crate::tier1) mod memory;
 pub(in crate::tier1) mod permute;
 pub(in crate::tier1) mod polynomials;
+pub(in crate::tier1) mod recipes;
 pub(in crate::tier1) mod reciprocals;
 pub(in crate::tier1) mod rows;
 pub(in crate::tier1) mod run_loads;

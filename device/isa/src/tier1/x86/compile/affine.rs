@@ -236,7 +236,7 @@ fn straight(body: &mut Body<'_>, affine: &mut Affine, (form, d): (Form, &Di)) ->
     let rows = template::rows(form, d, body.halves);
     let reads = |row: &u32| {
         let is_source = |source: &crate::exec::di::Source| (source.value..source.value + 4).contains(row);
-        !written.contains(row) || form == Form::Keep || d.src.iter().any(is_source)
+        !written.contains(row) || template::keeps(form, d) || d.src.iter().any(is_source)
     };
     let read: Vec<u32> = rows.iter().copied().filter(reads).collect();
     affine.put_in_place(body, &read)?;

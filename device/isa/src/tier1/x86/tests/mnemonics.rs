@@ -11,14 +11,16 @@ pub(super) const INTEGERS: [Mnemonic; 58] = [
 ];
 
 /// Vectors with AVX-512.
-pub(super) const AVX512: [Mnemonic; 93] = [
+pub(super) const AVX512: [Mnemonic; 101] = [
     Kandw,
     Kmovd,
     Kmovq,
     Kmovw,
+    Knotw,
     Kortestw,
     Korw,
     Kshiftrw,
+    Kunpckbw,
     Kunpckdq,
     Kunpckwd,
     Kxnorw,
@@ -56,6 +58,7 @@ pub(super) const AVX512: [Mnemonic; 93] = [
     Vpaddd,
     Vpaddw,
     Vpandd,
+    Vpandnd,
     Vpblendmd,
     Vpbroadcastd,
     Vpbroadcastq,
@@ -66,6 +69,7 @@ pub(super) const AVX512: [Mnemonic; 93] = [
     Vpermi2d,
     Vpgatherdd,
     Vpgatherdq,
+    Vpmaddwd,
     Vpmaxsd,
     Vpmaxsw,
     Vpmaxud,
@@ -90,11 +94,14 @@ pub(super) const AVX512: [Mnemonic; 93] = [
     Vpslld,
     Vpsllq,
     Vpsllvd,
+    Vpsllw,
     Vpsrad,
     Vpsravd,
+    Vpsraw,
     Vpsrld,
     Vpsrlq,
     Vpsrlvd,
+    Vpsrlw,
     Vpsubd,
     Vpsubw,
     Vpternlogd,
@@ -102,13 +109,14 @@ pub(super) const AVX512: [Mnemonic; 93] = [
     Vpxord,
     Vpxorq,
     Vrndscaleps,
+    Vscalefps,
     Vshufi64x2,
     Vsqrtps,
     Vsubps,
 ];
 
 /// Vectors with AVX2.
-pub(super) const AVX2: [Mnemonic; 74] = [
+pub(super) const AVX2: [Mnemonic; 78] = [
     Vaddpd,
     Vaddps,
     Vaddsd,
@@ -154,6 +162,7 @@ pub(super) const AVX2: [Mnemonic; 74] = [
     Vpermpd,
     Vpgatherdd,
     Vpinsrd,
+    Vpmaddwd,
     Vpmaxsd,
     Vpmaxud,
     Vpminsd,
@@ -169,11 +178,14 @@ pub(super) const AVX2: [Mnemonic; 74] = [
     Vpslld,
     Vpsllq,
     Vpsllvd,
+    Vpsllw,
     Vpsrad,
     Vpsravd,
+    Vpsraw,
     Vpsrld,
     Vpsrlq,
     Vpsrlvd,
+    Vpsrlw,
     Vpsubd,
     Vptest,
     Vpxor,
