@@ -29,6 +29,17 @@ impl fmt::Debug for Gpu {
     }
 }
 
+impl Pool {
+    /// The same memory, mapped for other GPUs of the process as well.
+    #[must_use]
+    pub fn reached_by(mut self, others: &[Gpu]) -> Self {
+        let ids = others.iter().map(|gpu| gpu.inner.agent.gpu_id);
+        let new: Vec<u32> = ids.filter(|id| !self.gpus.contains(id)).collect();
+        self.gpus.extend(new);
+        self
+    }
+}
+
 impl Gpu {
     pub(crate) fn new(
         process: &Arc<Process>,
@@ -45,7 +56,7 @@ impl Gpu {
     }
 
     fn pool(&self, kind: MemoryKind) -> Pool {
-        Pool { kfd: Arc::clone(&self.inner.process.kfd), gpu_id: self.inner.agent.gpu_id, kind }
+        Pool { kfd: Arc::clone(&self.inner.process.kfd), gpus: vec![self.inner.agent.gpu_id], kind }
     }
 
     /// The GPU's own memory.

@@ -288,7 +288,8 @@ impl<T: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static> Pod fo
 #[derive(Debug, Clone)]
 pub struct Pool {
     pub(crate) kfd: Arc<Kfd>,
-    pub(crate) gpu_id: u32,
+    /// The GPU that it is of, and those that reach it as well.
+    pub(crate) gpus: Vec<u32>,
     pub(crate) kind: MemoryKind,
 }
 
@@ -333,7 +334,7 @@ impl Pool {
         let size = size_of::<T>();
         let bytes = len.checked_mul(size).filter(|bytes| *bytes > 0);
         let bytes = bytes.ok_or(MemoryError::Size { count: len, size })?;
-        let allocation = Allocation::new(&self.kfd, &[self.gpu_id], self.kind, HostAccess::ReadWrite, bytes)?;
+        let allocation = Allocation::new(&self.kfd, &self.gpus, self.kind, HostAccess::ReadWrite, bytes)?;
         Ok(Buffer { allocation: Arc::new(allocation), len, element: PhantomData })
     }
 }

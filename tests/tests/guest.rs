@@ -475,7 +475,9 @@ fn disks_of_both_formats_are_read_written_zeroed_and_forgotten() {
 #[test]
 fn every_example_succeeds_with_trapped_doorbells() {
     in_shared_guest(|guest| {
-        for name in belfry_examples::NAMES.iter().filter(|name| !["all", "launch"].contains(name)) {
+        // `peers` needs several GPUs.
+        let left_out = ["all", "launch", "peers"];
+        for name in belfry_examples::NAMES.iter().filter(|name| !left_out.contains(name)) {
             succeed(guest, &["/bin/belfry-examples", name]);
         }
     });

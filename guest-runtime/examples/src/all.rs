@@ -10,6 +10,8 @@ use crate::example::Example;
 
 /// The examples that are not run: this one, and the one that needs to be told what to launch.
 const LEFT_OUT: [&str; 2] = ["all", "launch"];
+/// The example that needs several GPUs, and is run where there are.
+const OF_SEVERAL: &str = "peers";
 
 pub(crate) fn run(
     examples: &[Example],
@@ -19,7 +21,9 @@ pub(crate) fn run(
 ) -> anyhow::Result<()> {
     ensure!(args.is_empty(), "all takes no arguments");
     let mut failed = Vec::new();
-    for example in examples.iter().filter(|example| !LEFT_OUT.contains(&example.name)) {
+    let several = runtime.gpus().len() > 1;
+    let is_run = |name| !LEFT_OUT.contains(&name) && (several || name != OF_SEVERAL);
+    for example in examples.iter().filter(|example| is_run(example.name)) {
         let started = Instant::now();
         let mut said = Vec::new();
         let result = (example.run)(runtime, &[], &mut said);

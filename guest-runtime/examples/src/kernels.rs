@@ -66,6 +66,7 @@ kernels! {
     INTMIX = "intmix";
     MATRIX = "matrix";
     OCML = "ocml";
+    PEERS = "peers";
     RACY = "racy";
     REDUCE = "reduce";
     SCRATCH = "scratch";

@@ -18,6 +18,7 @@ mod matrix;
 mod memory_pools;
 mod mixed;
 mod numbers;
+mod peers;
 mod reduce;
 mod scratch;
 mod shapes;
@@ -61,6 +62,7 @@ const EXAMPLES: &[Example] = &[
         context_save::run,
     ),
     example("stop-endless", "stops an endless kernel: stop-endless [WORKGROUPS]", stop_endless::run),
+    example("peers", "copies, kernels and atomics between several GPUs: peers [COUNT]", peers::run),
     example("gpuinfo", "prints what the driver says about the GPU", gpuinfo::run),
     example("all", "all of these, one after the other, a line for each", every),
     example("launch", "launches a kernel of any code object: launch --help", launch::run),

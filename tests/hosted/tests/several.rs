@@ -1,8 +1,8 @@
 //! Kernels on each GPU of a machine with several, over the runtime, the driver and the devices.
 
 use belfry_device::GpuConfig;
-use belfry_device::chip::{gfx942, gfx1100};
-use belfry_kfd_hosted::{HostedConfig, HostedMachine};
+use belfry_device::chip::{MODELS, gfx942, gfx1100};
+use belfry_kfd_hosted::{HostedConfig, HostedMachine, Links};
 use belfry_runtime::{Gpu, Runtime};
 use belfry_runtime_hosted::HostedTransport;
 
@@ -41,4 +41,35 @@ fn kernels_run_on_each_gpu_of_a_machine_with_different_ones() {
         assert_eq!(gpu.device().stats().errors, Default::default());
         assert!(gpu.device().stats().workgroups > 0, "each has run its own");
     }
+}
+
+/// Runs example `peers` on these GPUs; returns what it says.
+fn peers(configs: Vec<HostedConfig>) -> anyhow::Result<String> {
+    let machine = HostedMachine::new(configs)?;
+    let runtime = Runtime::with_transport(HostedTransport::open(&machine.gpus()[0])?)?;
+    let mut out = Vec::new();
+    belfry_examples::run("peers", &runtime, &["3001".to_owned()], &mut out)?;
+    Ok(String::from_utf8(out)?)
+}
+
+#[test]
+fn example_of_peers_runs_over_each_kind_of_link_and_on_different_chips() {
+    let of = |chips: &[&'static belfry_device::chip::Model], links| {
+        let gpu = GpuConfig { cus: 4, vram_size: 64 << 20, ..GpuConfig::default() };
+        let each =
+            chips.iter().map(|chip| HostedConfig { links, ..GpuConfig { chip, ..gpu.clone() }.into() });
+        peers(each.collect())
+    };
+    for chip in MODELS {
+        assert!(of(&[*chip; 2], Links::Pcie).unwrap().contains("peers: 2 GPUs"), "{chip}");
+    }
+    for (chips, links) in
+        [(&[&gfx942::MODEL; 3][..], Links::Xgmi), (&[&gfx1100::MODEL, &gfx942::MODEL], Links::Xgmi)]
+    {
+        of(chips, links).unwrap_or_else(|error| panic!("{chips:?}, {links}: {error:?}"));
+    }
+    let without = of(&[&gfx1100::MODEL; 2], Links::None).unwrap_err();
+    assert!(format!("{without:#}").contains("MAP_MEMORY_TO_GPU failed: Invalid argument"), "{without:?}");
+    let alone = of(&[&gfx1100::MODEL], Links::Pcie).unwrap_err();
+    assert!(format!("{alone:#}").contains("--gpus 2"), "{alone:?}");
 }
