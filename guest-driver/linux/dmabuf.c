@@ -55,7 +55,10 @@ struct dma_buf *belfry_prime_export(struct drm_gem_object *obj, int flags)
 	return export(obj, flags);
 }
 
-/* Memory of other devices has no bus addresses for this one that would last. */
+/*
+ * The memory of another device could go while this file has it mapped for its own device: a file of the render node has one device. KFD
+ * imports such memory, as its processes end with the first of their devices that goes.
+ */
 struct drm_gem_object *belfry_prime_import(struct drm_device *drm, struct dma_buf *buf)
 {
 	struct drm_gem_object *obj = buf->priv;
@@ -93,15 +96,14 @@ int os_dmabuf_fd(struct os_dmabuf *dmabuf, u32 flags)
 	return fd;
 }
 
-int os_dmabuf_get(struct os_device *dev, int fd, struct os_dmabuf **out)
+/* Of any device that is bound: the core knows which ones a process has. */
+int os_dmabuf_get(int fd, struct os_dmabuf **out)
 {
 	struct dma_buf *buf = dma_buf_get(fd);
-	struct drm_gem_object *obj;
 
 	if (IS_ERR(buf))
 		return PTR_ERR(buf);
-	obj = buf->priv;
-	if (buf->ops != &dmabuf_ops || obj->dev != &dev->drm) {
+	if (buf->ops != &dmabuf_ops) {
 		dma_buf_put(buf);
 		return -EINVAL;
 	}

@@ -18,6 +18,16 @@ static int cwsr_enable = 1;
 module_param(cwsr_enable, int, 0444);
 MODULE_PARM_DESC(cwsr_enable, "Compute wave save and restore (accepted for compatibility, no effect)");
 
+/* As of amdgpu. The core decides between which devices; none of them is behind an IOMMU that translates, if there are several. */
+static bool pcie_p2p = true;
+module_param(pcie_p2p, bool, 0444);
+MODULE_PARM_DESC(pcie_p2p, "Devices reach the memory of others over the bus (N = off, Y = on (default))");
+
+bool os_has_peers(void)
+{
+	return pcie_p2p;
+}
+
 static int __init belfry_init(void)
 {
 	int err;

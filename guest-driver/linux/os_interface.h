@@ -40,6 +40,11 @@ struct belfry_smi;        /* the core's half of an os_smi */
 struct belfry_kick;       /* the core's callback of an os_await */
 struct belfry_work;       /* the core's half of an os_work */
 
+/* ---- main.c: parameters ---- */
+
+/* Whether devices reach the memory of others over the bus. */
+bool os_has_peers(void);
+
 /* ---- pci.c: the function ---- */
 
 #define OS_PARTITIONS 8
@@ -184,7 +189,8 @@ int os_sync_export(struct os_render_file *file, struct os_fence *fence, u32 to, 
 int os_dmabuf_export(struct os_gem *gem, struct os_dmabuf **dmabuf);
 /* Returns a descriptor of the calling process, or -errno. */
 int os_dmabuf_fd(struct os_dmabuf *dmabuf, u32 flags);
-int os_dmabuf_get(struct os_device *dev, int fd, struct os_dmabuf **dmabuf);
+/* Of whichever device. */
+int os_dmabuf_get(int fd, struct os_dmabuf **dmabuf);
 void os_dmabuf_release(struct os_dmabuf *dmabuf);
 /* What the GEM object was made with; it lives as long as the DMA-buf. */
 struct belfry_backing *os_dmabuf_backing(struct os_dmabuf *dmabuf);

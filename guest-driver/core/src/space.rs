@@ -388,7 +388,7 @@ impl<O: Os> SpaceState<O> {
         let vm = &mut self.vm;
         if end - first == HUGE
             && let Some((system, pa)) =
-                place(&*mapping.backing, (mapping.offset + (huge - start)) / PAGE_SIZE)?
+                place(vm, &*mapping.backing, (mapping.offset + (huge - start)) / PAGE_SIZE)?
         {
             let flags = vm.page_bits(PageRights { system, ..mapping.rights });
             vm.split(huge, pa, flags)?;

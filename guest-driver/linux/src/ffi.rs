@@ -149,6 +149,7 @@ unsafe extern "C" {
     pub(crate) fn os_copy_to_user(dst: u64, src: *const u8, len: usize) -> i32;
     pub(crate) safe fn os_user_range_ok(va: u64, len: u64) -> bool;
 
+    pub(crate) safe fn os_has_peers() -> bool;
     pub(crate) safe fn os_has_svm() -> bool;
     pub(crate) fn os_user_area(mm: u64, va: u64, end: *mut u64, writable: *mut bool, file: *mut bool) -> i32;
     pub(crate) fn os_mirror_user(
@@ -237,7 +238,7 @@ unsafe extern "C" {
 
     pub(crate) fn os_dmabuf_export(gem: *mut OsGem, dmabuf: *mut *mut OsDmabuf) -> i32;
     pub(crate) fn os_dmabuf_fd(dmabuf: *mut OsDmabuf, flags: u32) -> i32;
-    pub(crate) fn os_dmabuf_get(dev: *mut OsDevice, fd: i32, dmabuf: *mut *mut OsDmabuf) -> i32;
+    pub(crate) fn os_dmabuf_get(fd: i32, dmabuf: *mut *mut OsDmabuf) -> i32;
     pub(crate) fn os_dmabuf_release(dmabuf: *mut OsDmabuf);
     pub(crate) fn os_dmabuf_backing(dmabuf: *mut OsDmabuf) -> *mut c_void;
 

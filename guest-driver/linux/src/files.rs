@@ -80,7 +80,7 @@ impl Drop for Object {
     }
 }
 
-/// A reference to a DMA-buf of this device.
+/// A reference to a DMA-buf of a device that the driver is bound to.
 pub(crate) struct Dmabuf(NonNull<ffi::OsDmabuf>);
 
 // SAFETY: os_dmabuf_* may be called from any thread.
@@ -90,9 +90,9 @@ unsafe impl Sync for Dmabuf {}
 
 impl Dmabuf {
     /// Takes a reference to the DMA-buf of descriptor `fd` of the calling process.
-    pub(crate) fn get(dev: *mut ffi::OsDevice, fd: i32) -> Result<Dmabuf> {
-        // SAFETY: `dev` lives as long as the core and `out` is a valid place for the result.
-        created(|out| unsafe { ffi::os_dmabuf_get(dev, fd, out) }).map(Dmabuf)
+    pub(crate) fn get(fd: i32) -> Result<Dmabuf> {
+        // SAFETY: `out` is a valid place for the result.
+        created(|out| unsafe { ffi::os_dmabuf_get(fd, out) }).map(Dmabuf)
     }
 
     /// Makes a descriptor in the calling process.

@@ -142,6 +142,10 @@ impl Os for LinuxOs {
         Ok(moved)
     }
 
+    fn has_peers(&self) -> bool {
+        ffi::os_has_peers()
+    }
+
     fn copy_from_user(&self, dst: &mut [u8], src: u64) -> Result<()> {
         // SAFETY: `dst` takes the bytes; the kernel checks the user's side.
         check(unsafe { ffi::os_copy_from_user(dst.as_mut_ptr(), src, dst.len()) })
@@ -173,7 +177,7 @@ impl Os for LinuxOs {
     }
 
     fn dmabuf_get(&self, fd: i32) -> Result<Dmabuf> {
-        Dmabuf::get(self.dev, fd)
+        Dmabuf::get(fd)
     }
 
     fn smi_open(&self, client: Arc<dyn SmiClient>) -> Result<(Smi, i32)> {

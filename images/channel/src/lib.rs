@@ -3,6 +3,7 @@
 //! A frame is a kind (one byte), the payload's length (32 bits) and the payload; numbers are little-endian, strings and
 //! byte strings carry a 32-bit length. Either side refuses frames longer than [`MAX_FRAME`].
 
+pub mod module;
 pub mod path;
 #[cfg(test)]
 mod tests;

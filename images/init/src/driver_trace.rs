@@ -79,10 +79,15 @@ fn start(records: u32) -> io::Result<File> {
     Ok(file)
 }
 
+/// Opens the file of the first card that has one: of several GPUs, the driver's events on the first one are taken.
 fn open() -> io::Result<File> {
-    let cards = fs::read_dir(format!("{DEBUGFS}/dri"));
-    let mut files = cards.into_iter().flatten().flatten().map(|card| card.path().join(FILE));
-    let path = files.find(|path| path.exists()).ok_or_else(|| {
+    let cards = fs::read_dir(format!("{DEBUGFS}/dri")).into_iter().flatten().flatten();
+    let numbered = cards.filter_map(|card| {
+        let number: u32 = card.file_name().to_str()?.parse().ok()?;
+        let path = card.path().join(FILE);
+        path.exists().then_some((number, path))
+    });
+    let (_, path) = numbered.min().ok_or_else(|| {
         io::Error::new(io::ErrorKind::NotFound, format!("the driver has no file {FILE} in debugfs"))
     })?;
     let file = OpenOptions::new().read(true).write(true).open(&path);

@@ -18,6 +18,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use belfry_channel::module::parameters;
 use belfry_channel::path::writable;
 use belfry_channel::{CHUNK, Event, PORT, Request, VERSION, receive};
 
@@ -133,7 +134,8 @@ fn serve(mut port: File, host: &Host) -> io::Result<()> {
 }
 
 fn load(path: &str) -> io::Result<()> {
-    match sys::load_module(&File::open(path)?, "") {
+    let parameters = parameters(&fs::read_to_string("/proc/cmdline")?, path);
+    match sys::load_module(&File::open(path)?, &parameters) {
         // What is there already need not be loaded.
         Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
         result => result,

@@ -287,6 +287,31 @@ fn descriptor_of_memory_names_its_device() {
 }
 
 #[test]
+fn memory_of_a_device_that_a_process_does_not_have_is_not_imported() {
+    let first = Bench::new();
+    let before = first.process(1);
+    let second = first.another();
+    let after = first.process(2);
+    second.acquire(&after, 3);
+    let handle = second.memory(&after, VA, PAGE_SIZE, AllocFlags::VRAM);
+    let mut args = belfry_abi::kfd::memory::ExportDmabufArgs { handle, ..Default::default() };
+    memory::export_dmabuf(&after, &mut args).unwrap();
+    let exported = lock(&second.os().descriptors).clone();
+    *lock(&first.os().descriptors) = exported;
+    let import = |process| {
+        let mut args = belfry_abi::kfd::memory::ImportDmabufArgs {
+            va_addr: VA + PAGE_SIZE,
+            gpu_id: first.device.gpu_id().into(),
+            dmabuf_fd: args.dmabuf_fd,
+            ..Default::default()
+        };
+        memory::import_dmabuf(process, &mut args)
+    };
+    assert_eq!(import(&before), Err(Errno::EINVAL));
+    assert_eq!(import(&after), Ok(()));
+}
+
+#[test]
 fn reset_of_a_device_takes_its_own_queues_alone() {
     let (first, second, process) = machine();
     let reset = first.event(&process, KFD_IOC_EVENT_HW_EXCEPTION);

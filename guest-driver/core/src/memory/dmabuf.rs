@@ -42,7 +42,7 @@ pub(crate) fn export_dmabuf<O: Os>(process: &Process<O>, args: &mut ExportDmabuf
 ///
 /// # Errors
 ///
-/// `EINVAL` for a descriptor of anything else, `ENODEV` without an acquired VM, `EBADF`, `ENOMEM`.
+/// `EINVAL` for a descriptor of anything else, and of memory of a device that the process does not have; `ENODEV` without an acquired VM, `EBADF`, `ENOMEM`.
 pub(crate) fn import_dmabuf<O: Os>(process: &Process<O>, args: &mut ImportDmabufArgs) -> Result<()> {
     let node = process.nodes.named(args.gpu_id)?;
     if !process.state.lock().devices.has_space(node) {
@@ -54,8 +54,12 @@ pub(crate) fn import_dmabuf<O: Os>(process: &Process<O>, args: &mut ImportDmabuf
     if size == 0 || size > GPUVM_LIMIT {
         return Err(Errno::EINVAL);
     }
-    // Memory of another device is system memory to this one (`amdgpu_dma_buf_create_obj`).
-    let is_other = Object::<O>::of(&*backing).is_some_and(|object| object.device() != node.device.number);
+    // Memory of another device is system memory to this one (`amdgpu_dma_buf_create_obj`). It stays as long as the process has that device.
+    let owner = Object::<O>::of(&*backing).map(Object::device);
+    if owner.is_some_and(|owner| process.nodes.devices().all(|node| node.device.number != owner)) {
+        return Err(Errno::EINVAL);
+    }
+    let is_other = owner.is_some_and(|owner| owner != node.device.number);
     let kind = if is_other { AllocFlags::GTT } else { backing.flags() };
     // As amdkfd does, with all that the exporter may not do with it.
     let flags = kind | AllocFlags::WRITABLE | AllocFlags::EXECUTABLE;

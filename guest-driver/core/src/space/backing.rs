@@ -7,14 +7,14 @@ use crate::errno::{Errno, Result};
 use crate::os::{Backing, BoPage, Os, PAGE_SIZE};
 use crate::vm::Vm;
 
-/// Returns whether a page is in system memory, and its address; nothing where there is none.
+/// Returns whether a page is in system memory, and its address as entries of page tables name it; nothing where there is none.
 ///
 /// # Errors
 ///
 /// `ENODEV` when the device is gone.
-pub(super) fn place(backing: &dyn Backing, index: u64) -> Result<Option<(bool, u64)>> {
+pub(super) fn place<O: Os>(vm: &Vm<O>, backing: &dyn Backing, index: u64) -> Result<Option<(bool, u64)>> {
     match backing.page(index) {
-        Some(BoPage::Vram(offset)) => Ok(Some((false, offset))),
+        Some(BoPage::Vram(offset)) => Ok(Some((false, vm.own_place(offset)))),
         Some(BoPage::System { bus, .. } | BoPage::User(Some(bus))) => Ok(Some((true, bus))),
         Some(BoPage::User(None)) => Ok(None),
         None => Err(Errno::ENODEV),
@@ -62,16 +62,15 @@ fn each_run<O: Os>(
     let (begin, end) = (bytes.start / PAGE_SIZE, bytes.end / PAGE_SIZE);
     let mut first = begin;
     while first < end {
-        let Some((system, start)) = place(backing, first)? else {
+        let Some((system, start)) = place(vm, backing, first)? else {
             first += 1;
             continue;
         };
         let mut next = first + 1;
-        while next < end && place(backing, next)? == Some((system, start + (next - first) * PAGE_SIZE)) {
+        while next < end && place(vm, backing, next)? == Some((system, start + (next - first) * PAGE_SIZE)) {
             next += 1;
         }
         let flags = vm.page_bits(PageRights { system, ..rights });
-        let start = if system { start } else { vm.own_place(start) };
         map(vm, va + (first - begin) * PAGE_SIZE, start, (next - first) * PAGE_SIZE, flags)?;
         first = next;
     }
