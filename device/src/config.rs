@@ -16,7 +16,7 @@ use crate::activity::Activity;
 use crate::chip::{self, Model, Shape};
 use crate::explore::Explorer;
 use crate::faults::Plan;
-use crate::memory::Hive;
+use crate::memory::{Hive, Links};
 use crate::profile::Profiler;
 use crate::record::Recording;
 use crate::sanitize::{Rule, Sanitizer};
@@ -235,9 +235,13 @@ impl GpuConfig {
         self.explorer.is_none() && self.sanitizer.as_ref().is_some_and(checks)
     }
 
-    /// Returns the places of the devices of one machine in a hive, which they are if all of their chips have XGMI; `None` for one device.
+    /// Returns the places of the devices of one machine in a hive, which they are by [`Links::Xgmi`] if all of their chips have it; `None`
+    /// for one device.
     #[must_use]
-    pub fn hive_of<'a>(devices: impl IntoIterator<Item = &'a Self>) -> Option<Vec<Hive>> {
+    pub fn hive_of<'a>(links: Links, devices: impl IntoIterator<Item = &'a Self>) -> Option<Vec<Hive>> {
+        if links != Links::Xgmi {
+            return None;
+        }
         let vram = devices.into_iter().map(|device| device.chip.has_xgmi.then_some(device.vram_size));
         Hive::places(&vram.collect::<Option<Vec<_>>>()?)
     }

@@ -60,8 +60,8 @@ pub(crate) enum Moment<'a> {
     Signal { address: u64 },
     /// A completion signal was written; `before` is the value that was decremented.
     SignalWritten { address: u64, event: Option<u32>, before: Option<i64> },
-    /// An SDMA packet begins to move bytes.
-    TransferBegins { bytes: u64 },
+    /// An SDMA packet begins to move bytes; `from` and `to` are numbers of other GPUs whose VRAM they come from and go to.
+    TransferBegins { bytes: u64, from: Option<u8>, to: Option<u8> },
     /// An SDMA packet is about to move bytes to an address: its engine may hang, or write wrong bytes.
     Transfer { to: u64 },
     /// An SDMA packet has moved its bytes; `total` bytes were moved by its queue until now.

@@ -7,6 +7,7 @@ mod disassembly;
 mod exec;
 mod explore;
 mod faults;
+mod gpus;
 mod image;
 mod inspect;
 mod profile;
@@ -49,6 +50,7 @@ use device::DeviceArgs;
 use exec::ExecArgs;
 use explore::ScheduleArgs;
 use faults::FaultFlags;
+use gpus::GpusArgs;
 use image::{ImageArgs, image};
 use inspect::{InspectArgs, InspectFlags, inspect};
 use profile::{HostTime, HostTimeArgs, ProfileArgs, Profiling};
@@ -179,6 +181,8 @@ struct RunArgs {
     guest: GuestKind,
     #[command(flatten)]
     gpu: GpuArgs,
+    #[command(flatten)]
+    gpus: GpusArgs,
     #[command(flatten)]
     trace: TraceArgs,
     #[command(flatten)]
@@ -353,10 +357,10 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
     let limit = if args.interactive || args.ssh { NO_LIMIT } else { RunOptions::default().timeout };
     let is_disk = |image: &&str| image.contains('/') || DISK_ENDINGS.iter().any(|end| image.ends_with(end));
     let system = args.image.as_deref().filter(is_disk).map(str::parse::<DiskConfig>).transpose()?;
-    let image = args.image.filter(|_| system.is_none());
-    let root = image.map(Root::Named).or(args.root.map(Root::Path));
+    let image = args.image.clone().filter(|_| system.is_none());
+    let root = image.map(Root::Named).or(args.root.clone().map(Root::Path));
     let words: Vec<OsString> = args.program.iter().map(OsString::from).collect();
-    let mut suite = match Asked::new(Place::Guest, root.as_ref(), &words)? {
+    let mut suite = match Asked::new(Place::Guest { gpus: args.gpus.gpus }, root.as_ref(), &words)? {
         Asked::Program => None,
         Asked::Printed => return Ok(0),
         Asked::Suite(suite) => Some(suite),
@@ -364,6 +368,8 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
     args.gpu.check_symbols(&args.inspect, args.profile.is_asked_for() || args.sanitize.is_asked_for())?;
     args.gpu.symbols.extend(launched(&args.program));
     let mut gpu = args.gpu.config()?;
+    // Before any file is made.
+    args.gpus.machine(gpu.clone(), &alone(&args, &gpu))?;
     let recording = args.trace.start()?;
     if let Some(recording) = &recording {
         gpu.trace = Some(recording.sink());
@@ -386,6 +392,7 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
     if let Some(suite) = &mut suite {
         suite.set_chip(gpu.chip);
     }
+    let gpus = args.gpus.machine(gpu, &[])?;
     let inspect = args.inspect.options(&args.gpu.symbols);
     let warm = args.snapshot.warm;
     let (snapshot, from) = args.snapshot.options()?;
@@ -394,7 +401,7 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
         guest: args.guest,
         program: args.program,
         suite,
-        gpus: gpu.into(),
+        gpus,
         doorbell: args.doorbell,
         machine: MachineOptions {
             cpus: args.machine.cpus,
@@ -442,6 +449,20 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
         }
     }
     Ok(sanitize::status(report.exit_status, broken))
+}
+
+/// Lists what a run can have that looks at one GPU, and whether it was asked for.
+fn alone(args: &RunArgs, gpu: &GpuConfig) -> [(&'static str, bool); 8] {
+    [
+        ("--inspect and --gdb", args.inspect.options(&[]).is_some()),
+        ("--trace-isa", args.gpu.trace_isa.is_some()),
+        ("--sanitize", args.sanitize.is_asked_for()),
+        ("--profile", args.profile.is_asked_for()),
+        ("--record", args.record.is_asked_for()),
+        ("--snapshot, --from and --warm", args.snapshot.is_asked_for()),
+        ("--schedule", args.schedule.is_asked_for()),
+        ("a plan of faults", !gpu.faults.is_off()),
+    ]
 }
 
 fn examine(chip: &shape::ChipArg) -> anyhow::Result<u8> {

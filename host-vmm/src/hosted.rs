@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use belfry_device::explore::Hang;
 use belfry_device::faults::FaultReport;
 use belfry_device::{Gpu, Stats};
-use belfry_kfd_hosted::HostedMachine;
+use belfry_kfd_hosted::{HostedConfig, HostedMachine};
 use belfry_runtime::Runtime;
 use belfry_runtime_hosted::HostedTransport;
 
 use belfry_guest::Stream;
-use belfry_machine::Gpus;
+use belfry_machine::{Gpus, totals};
 
 use crate::inspect::{self, InspectError, InspectOptions};
 use crate::racy;
@@ -91,7 +91,9 @@ pub fn run(
     let started = Instant::now();
     let (config, mut watched) = (&gpus.first, gpus.clone());
     let watch = Watch::over(&mut watched.first, around.snapshot);
-    let machine = HostedMachine::new(watched.all().into_iter().map(Into::into).collect())?;
+    let links = gpus.links;
+    let configs = watched.all().into_iter().map(|gpu| HostedConfig { links, ..gpu.into() });
+    let machine = HostedMachine::new(configs.collect())?;
     let gpu = Arc::clone(machine.first());
     let device = started.elapsed();
     let source = || Source::Hosted(Arc::downgrade(&gpu));
@@ -162,13 +164,14 @@ pub fn run(
     if let Some(onlookers) = &onlookers {
         onlookers.ended(exit_status);
     }
+    let (stats, unmodelled) = totals(machine.gpus().iter().map(|gpu| &**gpu.device()));
     Ok(Outcome {
         exit_status,
         device,
         driver,
         program: started.elapsed(),
-        stats: gpu.device().stats(),
-        unmodelled: gpu.device().unmodelled(),
+        stats,
+        unmodelled,
         faults: gpu.device().faults().report(),
     })
 }

@@ -40,8 +40,11 @@ pub struct Compiled<'a> {
 pub enum Place {
     /// Under `belfry exec`.
     Exec,
-    /// In a guest.
-    Guest,
+    /// In a guest with this many GPUs.
+    Guest {
+        /// GPUs.
+        gpus: u8,
+    },
 }
 
 /// Meaning of a command line that may name a suite.
@@ -79,7 +82,7 @@ impl Asked {
         let mut plan = Plan::new()?;
         match place {
             Place::Exec => plan.leave_guests_out(),
-            Place::Guest => plan.keep_those_of_guests(),
+            Place::Guest { gpus } => plan.keep_those_of_guests(gpus),
         }
         let action = Action::parse(&plan, name, &arguments).context("a suite without cases")?;
         match action.map_err(anyhow::Error::msg)? {
@@ -199,6 +202,15 @@ mod tests {
         assert!(unknown.contains("--list"), "{unknown}");
         let without = asked(None, "hip-suite").unwrap_err().to_string();
         assert!(without.contains("--image rocm"), "{without}");
+    }
+
+    #[test]
+    fn cases_of_several_gpus_are_for_guests_that_have_them() {
+        let root = Root::Named("rocm".to_owned());
+        let words = ["hip-suite", "peers_memcpy"].map(OsString::from);
+        let asked = |gpus| Asked::new(Place::Guest { gpus }, Some(&root), &words);
+        assert!(asked(1).is_err());
+        assert!(matches!(asked(2).unwrap(), Asked::Suite(_)));
     }
 
     #[test]

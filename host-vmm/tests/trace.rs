@@ -42,6 +42,42 @@ fn path(directory: &tempfile::TempDir, name: &str) -> std::path::PathBuf {
 }
 
 #[test]
+fn gpus_of_one_machine_are_on_one_timeline() {
+    let directory = tempfile::tempdir().unwrap();
+    let [json, perfetto] = ["t.json", "t.pftrace"].map(|name| path(&directory, name));
+    record(&json, &["--gpus", "2", "--cus", "4"], &["peers", "512"]);
+    let trace: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let time_of = |event: &serde_json::Value| event["time_ns"].as_u64().unwrap();
+    let dispatches = |gpu: u64, kind: &str| -> Vec<u64> {
+        let events = trace["events"].as_array().unwrap().iter();
+        let own = events.filter(|event| event["gpu"].as_u64().unwrap_or(0) == gpu && event["event"] == kind);
+        own.map(time_of).collect()
+    };
+    let [first, second] = [0, 1].map(|gpu| dispatches(gpu, "dispatch start"));
+    let ends = dispatches(0, "dispatch end");
+    assert_eq!((first.len(), second.len()), (5, 5));
+    // The last kernels answer each other: the second begins before the first one ends.
+    assert!(second[4] < ends[4], "{second:?} {ends:?}");
+    // Each copy goes over the link, and says in which direction.
+    for (gpu, other) in [(0, 1), (1, 0)] {
+        let events = trace["events"].as_array().unwrap().iter();
+        let own = events
+            .filter(|event| event["gpu"].as_u64().unwrap_or(0) == gpu && event["event"] == "SDMA start");
+        let links: Vec<_> = own.map(|event| event["text"].as_str().unwrap()).collect();
+        let [from, to] = ["from", "to"].map(|way| format!("{way} GPU {other}"));
+        assert!(links.contains(&&*from) && links.contains(&&*to), "{links:?}");
+        assert!(links.iter().all(|link| [&*from, &*to].contains(link)), "{links:?}");
+    }
+    let said = text(&succeed(&["trace", "summary", json.to_str().unwrap()]).stdout);
+    assert!(said.contains("GPU 0: ") && said.contains("GPU 1: "), "{said}");
+    record(&perfetto, &["--gpus", "2", "--cus", "4"], &["peers", "512"]);
+    let said = text(&succeed(&["trace", "svg", perfetto.to_str().unwrap()]).stdout);
+    assert!(said.contains("GPU 0, queue") && said.contains("GPU 1, queue"), "{said}");
+    let tracks = Trace::read(&perfetto).tracks();
+    assert!(["GPU 0", "GPU 1"].iter().all(|name| tracks.values().any(|track| track == name)), "{tracks:?}");
+}
+
+#[test]
 fn driver_tells_of_memory_that_it_maps_and_of_interrupts_that_it_handles() {
     let directory = tempfile::tempdir().unwrap();
     let file = path(&directory, "t.json");

@@ -12,6 +12,7 @@ mod exec_processes;
 mod exec_record;
 mod exec_suite;
 mod exec_trace;
+mod gpus;
 mod header_check;
 mod kvm;
 mod launch;

@@ -13,6 +13,7 @@
 mod access;
 mod hive;
 mod host_path;
+mod links;
 mod mirror;
 #[cfg(test)]
 mod mirror_tests;
@@ -53,6 +54,7 @@ pub(crate) use access::Block;
 pub use hive::Hive;
 pub use host_path::FlushPage;
 pub(crate) use host_path::Unflushed;
+pub use links::Links;
 pub(crate) use mirror::{Changes, Mirror};
 use own::Own;
 pub(crate) use own::{OwnPages, OwnPlace};

@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError};
 use belfry_lock::{RwLock, rank};
 use vm_memory::MmapRegion;
 
-use super::{Memory, OwnPlace};
+use super::{Aperture, Memory, OwnPlace, Physical};
 
 /// Most devices of a fabric: as many as `MC_VM_XGMI_LFB_CNTL` counts.
 pub const MAX_PEERS: usize = 8;
@@ -112,6 +112,19 @@ impl Peers {
         Some(place)
     }
 
+    /// Returns the number of the peer whose VRAM has an address on the bus.
+    fn with_vram_at(&self, address: u64) -> Option<u8> {
+        if !self.on_bus.load(Ordering::Acquire) {
+            return None;
+        }
+        let peers = self.list.read().unwrap_or_else(PoisonError::into_inner);
+        let has = |peer: &Option<Peer>| {
+            let bars = peer.as_ref().and_then(|peer| peer.bars.as_ref());
+            bars.is_some_and(|bars| bars.vram_offset(address).is_some())
+        };
+        peers.iter().position(has).and_then(|number| u8::try_from(number).ok())
+    }
+
     /// Returns the BARs of all peers that are on the bus.
     fn bars(&self) -> [Option<Arc<dyn BusBars>>; MAX_PEERS] {
         if !self.on_bus.load(Ordering::Acquire) {
@@ -135,6 +148,20 @@ impl Memory {
     #[must_use]
     pub fn vram(&self) -> Arc<MmapRegion> {
         Arc::clone(&self.vram)
+    }
+
+    /// Returns the number of the device whose VRAM a place is, if that is another one.
+    pub(crate) fn peer_at(&self, place: Physical) -> Option<u8> {
+        match place.aperture {
+            Aperture::Local => None,
+            Aperture::Peer(number) => Some(number),
+            Aperture::System => self.peers.with_vram_at(place.offset),
+        }
+    }
+
+    /// Returns true if there are other devices on the bus.
+    pub(crate) fn has_peers(&self) -> bool {
+        self.peers.on_bus.load(Ordering::Acquire)
     }
 
     /// Returns true if queues of any other device of the machine have work, which may store to doorbells of this one.

@@ -61,7 +61,8 @@ impl SdmaQueue {
         let (tools, owner) = (&self.env.cp.tools, self.owner());
         let bytes = transfer.bytes();
         if self.watched.began.replace(bytes).is_none() {
-            tools.tell(|| Moment::TransferBegins { bytes }.of(owner));
+            let (from, to) = self.ends(transfer);
+            tools.tell(|| Moment::TransferBegins { bytes, from, to }.of(owner));
         }
         let place = (self.read_index, self.context.buffer.map(|buffer| buffer.at));
         if self.context.done != 0 || self.watched.decided.replace(place) == Some(place) {
@@ -71,6 +72,16 @@ impl SdmaQueue {
         self.watched.corrupts = verdict == Verdict::Corrupt;
         self.hangs = verdict == Verdict::Hang;
         self.hangs
+    }
+
+    /// Numbers of the other GPUs whose VRAM a transfer begins to read and to write.
+    fn ends(&self, transfer: &Transfer) -> (Option<u8>, Option<u8>) {
+        let memory = self.space.memory();
+        if !memory.has_peers() {
+            return (None, None);
+        }
+        let peer = |va: u64| memory.peer_at(self.space.peek(va)?.locate(va)?);
+        (transfer.source().and_then(peer), peer(transfer.to()))
     }
 
     /// Returns true, once, if the transfer that has moved its bytes writes wrong ones.

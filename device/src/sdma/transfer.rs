@@ -185,6 +185,15 @@ impl Transfer {
         }
     }
 
+    /// Returns the first address that is read, if any is.
+    pub(super) fn source(&self) -> Option<u64> {
+        match *self {
+            Self::Copy { from, .. } => Some(from),
+            Self::Rows { from, .. } => Some(from.first),
+            Self::Fill { .. } => None,
+        }
+    }
+
     /// Returns the number of all bytes.
     pub(super) fn bytes(&self) -> u64 {
         match *self {

@@ -5,6 +5,16 @@ use belfry_abi::doorbell::DoorbellIndex;
 use crate::moments::{At, InUse, Moment, Packet, WorkDone};
 use crate::trace::{Counter, Engine, Job, JobScope, Owner, TraceEvent, Tracer, Way};
 
+/// Names the link between two GPUs that bytes take; `None` is this GPU, and system memory.
+fn link(from: Option<u8>, to: Option<u8>) -> String {
+    match (from, to) {
+        (None, None) => String::new(),
+        (Some(from), None) => format!("from GPU {from}"),
+        (None, Some(to)) => format!("to GPU {to}"),
+        (Some(from), Some(to)) => format!("from GPU {from} to GPU {to}"),
+    }
+}
+
 /// Records a moment.
 pub(super) fn at(tracer: &Tracer, at: &At<'_>) {
     let job = at.job.unwrap_or_else(|| tracer.current());
@@ -35,7 +45,9 @@ pub(super) fn at(tracer: &Tracer, at: &At<'_>) {
         Moment::SignalWritten { address, event, .. } if address != 0 => {
             tell(TraceEvent::SignalWritten { address, event });
         }
-        Moment::TransferBegins { bytes } => tell(TraceEvent::SdmaStart { bytes }),
+        Moment::TransferBegins { bytes, from, to } => {
+            tell(TraceEvent::SdmaStart { bytes, link: &link(from, to) });
+        }
         Moment::TransferEnds { bytes, total } => {
             tell(TraceEvent::SdmaEnd { bytes });
             tell(TraceEvent::Counter { counter: Counter::SdmaBytes, value: total });

@@ -179,6 +179,8 @@ pub enum TraceEvent<'a> {
     SdmaStart {
         /// Number of bytes.
         bytes: u64,
+        /// The link to other GPUs that they take; empty if they take none.
+        link: &'a str,
     },
     /// An SDMA packet has moved its bytes.
     SdmaEnd {
@@ -321,9 +323,9 @@ impl TraceEvent<'_> {
                 put(&[vector.into()]);
                 (Kind::Interrupt, "")
             }
-            Self::SdmaStart { bytes } => {
+            Self::SdmaStart { bytes, link } => {
                 put(&[bytes]);
-                (Kind::SdmaStart, "")
+                (Kind::SdmaStart, link)
             }
             Self::SdmaEnd { bytes } => {
                 put(&[bytes]);

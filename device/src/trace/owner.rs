@@ -71,8 +71,8 @@ impl std::fmt::Display for Engine {
 /// The GPU, the process, the queue and the engine of an event.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Owner {
-    /// Number of the GPU among those of a trace. A device leaves it 0; a tool that merges traces numbers
-    /// them.
+    /// Number of the GPU among those of a trace. A device leaves it 0; a tool that records several, or merges
+    /// traces, numbers them. A ring keeps numbers below 256.
     pub gpu: u16,
     /// PASID of the process, 0 for none.
     pub pasid: u32,

@@ -166,7 +166,7 @@ impl Record {
 /// Words of the record's first slot without its sequence number; `text` is the number of bytes that follow in
 /// slots of their own.
 pub(super) fn words(record: &Record, text: usize) -> [u64; WORDS] {
-    let Owner { pasid, vmid, doorbell, engine, .. } = record.owner;
+    let Owner { gpu, pasid, vmid, doorbell, engine } = record.owner;
     let (engine, instance) = engine.numbers();
     let mut words = [0; WORDS];
     words[1] = record.time;
@@ -175,7 +175,8 @@ pub(super) fn words(record: &Record, text: usize) -> [u64; WORDS] {
     words[4] = u64::from(doorbell.unwrap_or(NO_DOORBELL))
         | u64::from(vmid) << 32
         | u64::from(engine) << 40
-        | u64::from(instance) << 48;
+        | u64::from(instance & 0xff) << 48
+        | u64::from(gpu & 0xff) << 56;
     words[5..].copy_from_slice(&record.arguments);
     words
 }
@@ -215,12 +216,12 @@ pub(super) fn slot(words: &[u64; WORDS]) -> Slot {
         return Slot::Text(text);
     }
     let Some(kind) = Kind::from_number(number) else { return Slot::Unknown };
-    let Some(engine) = Engine::from_numbers((words[4] >> 40) as u8, (words[4] >> 48) as u16) else {
+    let Some(engine) = Engine::from_numbers((words[4] >> 40) as u8, u16::from((words[4] >> 48) as u8)) else {
         return Slot::Unknown;
     };
     let doorbell = words[4] as u32;
     let owner = Owner {
-        gpu: 0,
+        gpu: (words[4] >> 56) as u16,
         pasid: (words[3] >> 32) as u32,
         vmid: (words[4] >> 32) as u8,
         doorbell: (doorbell != NO_DOORBELL).then_some(doorbell),

@@ -287,7 +287,7 @@ mod tests {
             sequence: 0,
             time,
             job: Job::from_bits(time << 32 | 1),
-            owner: Owner { gpu: 0, pasid: 7, vmid: 8, doorbell: Some(9), engine: Engine::Sdma(3) },
+            owner: Owner { gpu: 5, pasid: 7, vmid: 8, doorbell: Some(9), engine: Engine::Sdma(3) },
             kind: Kind::Refused,
             arguments,
             text: text.to_owned(),

@@ -211,6 +211,8 @@ fn is_linked(record: &Record, begun: &mut BTreeSet<Job>) -> bool {
 struct Tracks<'a> {
     written: BTreeMap<(u16, Track), u64>,
     gpus: &'a [GpuOf],
+    /// True if there are several GPUs without a process of their own.
+    are_numbered: bool,
     /// Names of the processes that a driver has reported.
     processes: BTreeMap<(u16, u32), String>,
 }
@@ -224,6 +226,7 @@ impl Tracks<'_> {
             (Track::Process(pasid), None) => {
                 self.processes.get(&(gpu, pasid)).cloned().unwrap_or_else(|| track.name())
             }
+            (Track::Gpu, None) if self.are_numbered => format!("GPU {gpu}"),
             _ => track.name(),
         }
     }
@@ -273,7 +276,8 @@ impl Tracks<'_> {
 pub fn write(trace: &Trace, out: &mut impl io::Write) -> io::Result<()> {
     let flows = Flows::of(&trace.records);
     let processes = processes(&trace.records);
-    let mut tracks = Tracks { written: BTreeMap::new(), gpus: &trace.gpus, processes };
+    let are_numbered = trace.has_numbered_gpus();
+    let mut tracks = Tracks { written: BTreeMap::new(), gpus: &trace.gpus, are_numbered, processes };
     let mut open: BTreeMap<u16, Open> = BTreeMap::new();
     let mut arrows: BTreeMap<(u16, Job), u64> = BTreeMap::new();
     let mut packets = vec![TracePacket {

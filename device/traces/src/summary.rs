@@ -1,6 +1,6 @@
 //! `belfry trace summary`: the contents of a trace, in tables.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 
 use belfry_device::trace::{Job, Kind, Record};
@@ -162,6 +162,13 @@ fn tables(trace: &Trace, out: &mut String) -> fmt::Result {
     writeln!(out, "{} events in {}", trace.records.len(), Time(span))?;
     for gpu in &trace.gpus {
         writeln!(out, "GPU of {gpu}")?;
+    }
+    if trace.has_numbered_gpus() {
+        let gpus: BTreeSet<u16> = trace.records.iter().map(|record| record.owner.gpu).collect();
+        let of = |gpu: &u16| trace.records.iter().filter(|record| record.owner.gpu == *gpu).count();
+        for gpu in &gpus {
+            writeln!(out, "GPU {gpu}: {} events", of(gpu))?;
+        }
     }
     // If the list is not empty, each process has a GPU of its own.
     if trace.gpus.is_empty() {

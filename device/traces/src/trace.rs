@@ -14,7 +14,7 @@ pub struct Trace {
     pub records: Vec<Record>,
     /// Slots of the ring whose events were overwritten by later events.
     pub dropped: u64,
-    /// Processes of the GPUs, by the number that events have; empty if there is only one GPU, which needs no name.
+    /// Processes of the GPUs, by the number that events have; empty if all GPUs are of one machine.
     pub gpus: Vec<GpuOf>,
 }
 
@@ -48,6 +48,11 @@ impl From<Contents> for Trace {
 }
 
 impl Trace {
+    /// Returns true if there are several GPUs of one machine, which only have numbers.
+    pub(crate) fn has_numbered_gpus(&self) -> bool {
+        self.gpus.is_empty() && self.records.iter().any(|record| record.owner.gpu > 0)
+    }
+
     /// Makes one trace of the rings of several processes, each with a GPU of its own, by the clock that they share.
     #[must_use]
     pub fn of_processes(rings: Vec<Contents>) -> Self {

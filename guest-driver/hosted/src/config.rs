@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use belfry_device::GpuConfig;
+use belfry_device::memory::Links;
 use belfry_kfd_core::os::MAX_PARTITIONS;
-use serde::{Deserialize, Serialize};
 
 /// Bytes of system memory the driver may hand out unless told otherwise; pages exist once touched.
 const SYSTEM_MEMORY: usize = 8 << 30;
@@ -39,44 +39,6 @@ impl Default for Place {
     }
 }
 
-/// Links by which the GPUs of a machine reach each other's memory; those of the first configuration count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-pub enum Links {
-    /// XGMI, if all of them have it, and the bus otherwise.
-    #[default]
-    Xgmi,
-    /// The bus alone.
-    Pcie,
-    /// None: a GPU reaches its own VRAM and system memory, as with a kernel without `CONFIG_HSA_AMD_P2P`.
-    None,
-}
-
-impl Links {
-    const ALL: [Self; 3] = [Self::Xgmi, Self::Pcie, Self::None];
-
-    /// Its name on the command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Xgmi => "xgmi",
-            Self::Pcie => "pcie",
-            Self::None => "none",
-        }
-    }
-
-    /// The one of a name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|links| links.name() == name)
-    }
-}
-
-impl std::fmt::Display for Links {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
 /// Part of this process's memory that a device reaches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
@@ -106,7 +68,7 @@ pub struct HostedConfig {
     pub system_memory: usize,
     /// PCI address and minor number that it reports.
     pub place: Place,
-    /// Links to the other GPUs of its machine.
+    /// Links to the other GPUs of its machine; those of the first configuration count.
     pub links: Links,
     /// Part of the process's memory that it reaches.
     pub reach: Reach,

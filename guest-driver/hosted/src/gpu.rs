@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use belfry_device::explore::Explorer;
 use belfry_device::faults::Rule;
-use belfry_device::memory::MAX_PEERS;
+use belfry_device::memory::{Links, MAX_PEERS};
 use belfry_device::{Gpu, InterruptSink, Resources};
 use belfry_kfd_core::card::Card;
 use belfry_kfd_core::{Errno, Kfd, KfdDevice};
@@ -17,7 +17,7 @@ use belfry_lock::{Mutex, RwLock, rank};
 
 use crate::arena::Arena;
 use crate::bars::{Bars, HostedFunction};
-use crate::config::{HostedConfig, Links, Place, Reach};
+use crate::config::{HostedConfig, Place, Reach};
 use crate::dmabuf::Exports;
 use crate::error::Error;
 use crate::exploring::Exploring;

@@ -44,8 +44,9 @@ mod trace;
 mod user_memory;
 
 pub use bars::HostedFunction;
+pub use belfry_device::memory::Links;
 pub use belfry_kfd_core::{Errno, card};
-pub use config::{HostedConfig, Links, PinObserver, Place, Reach};
+pub use config::{HostedConfig, PinObserver, Place, Reach};
 pub use debug::{Notices, write_notice};
 pub use error::Error;
 pub use gpu::HostedGpu;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use belfry_device::GpuConfig;
+use belfry_device::memory::Links;
 
-use crate::config::{HostedConfig, Links, Place};
+use crate::config::{HostedConfig, Place};
 use crate::error::Error;
 use crate::gpu::{self, HostedGpu};
 use crate::process::HostedProcess;
@@ -42,8 +43,8 @@ impl HostedMachine {
     ///
     /// As [`HostedMachine::new`].
     pub fn placed(configs: Vec<HostedConfig>) -> Result<Self, Error> {
-        let is_hive = configs.first().is_some_and(|first| first.links == Links::Xgmi);
-        let hive = is_hive.then(|| GpuConfig::hive_of(configs.iter().map(|config| &config.gpu))).flatten();
+        let links = configs.first().map_or_else(Links::default, |first| first.links);
+        let hive = GpuConfig::hive_of(links, configs.iter().map(|config| &config.gpu));
         let numbered = configs.into_iter().enumerate().map(|(number, config)| {
             let hive = hive.as_ref().and_then(|places| places.get(number).copied());
             let number = u8::try_from(number).unwrap_or(u8::MAX);

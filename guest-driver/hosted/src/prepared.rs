@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use belfry_abi::partition::ComputePartition;
 use belfry_device::chip::Model;
+use belfry_device::memory::Links;
 use belfry_device::{GpuConfig, Matrices, Tier};
 use belfry_kfd_core::card::Card;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{HostedConfig, Links, Place, Reach};
+use crate::config::{HostedConfig, Place, Reach};
 
 /// Environment variable that names the directory of prepared files.
 pub const TREE_VARIABLE: &str = "BELFRY_EXEC";

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belfry_device::GpuConfig;
+use belfry_device::memory::Links;
 use belfry_image::Qemu;
 use belfry_image::tools::Uefi;
 use belfry_machine::DiskConfig;
@@ -19,6 +20,9 @@ use super::terminal::Terminal;
 const KERNEL_COMMAND_LINE: &str =
     "console=ttyS0 quiet panic=-1 oops=panic cryptomgr.notests 8250.nr_uarts=1 no_timer_check";
 
+/// Parameter of the driver without which each GPU reaches the memory of all others over the bus.
+const NO_PEERS: &str = "amdgpu.pcie_p2p=0";
+
 /// Configuration of a guest's boot.
 #[derive(Debug, Clone)]
 pub struct GuestConfig {
@@ -26,6 +30,8 @@ pub struct GuestConfig {
     pub machine: MachineConfig,
     /// The GPUs, or none at all.
     pub gpus: Vec<GpuConfig>,
+    /// Links between them.
+    pub links: Links,
     /// Virtual CPUs.
     pub cpus: u32,
     /// Bytes of guest memory.
@@ -79,7 +85,8 @@ impl GuestConfig {
     /// Returns the whole command line of the guest's kernel.
     pub(super) fn command_line(&self) -> String {
         let append = self.append.iter().map(String::as_str);
-        std::iter::once(KERNEL_COMMAND_LINE).chain(append).collect::<Vec<_>>().join(" ")
+        let links = (self.links == Links::None).then_some(NO_PEERS);
+        std::iter::once(KERNEL_COMMAND_LINE).chain(links).chain(append).collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -133,6 +140,7 @@ impl Default for GuestConfig {
         Self {
             machine: MachineConfig::default(),
             gpus: vec![GpuConfig::default()],
+            links: Links::default(),
             cpus: std::thread::available_parallelism().map_or(1, |count| count.get().min(2) as u32),
             memory: 1 << 30,
             disks: Vec::new(),
@@ -158,6 +166,8 @@ pub struct SystemConfig {
     pub disks: Vec<DiskConfig>,
     /// The GPUs.
     pub gpus: Vec<GpuConfig>,
+    /// Links between them; the system's driver has to be told of [`Links::None`] (`pcie_p2p`).
+    pub links: Links,
     /// Virtual CPUs.
     pub cpus: u32,
     /// Bytes of guest memory.
@@ -195,6 +205,15 @@ impl std::fmt::Display for Accelerator {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn driver_is_told_that_there_are_no_links() {
+        let said = |links| {
+            GuestConfig { links, append: vec!["x=1".into()], ..GuestConfig::default() }.command_line()
+        };
+        assert!(said(Links::None).ends_with(" amdgpu.pcie_p2p=0 x=1"), "{}", said(Links::None));
+        assert!(!said(Links::Pcie).contains("pcie_p2p") && !said(Links::Xgmi).contains("pcie_p2p"));
+    }
 
     #[test]
     fn root_is_the_last_disk() {

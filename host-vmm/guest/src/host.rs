@@ -18,8 +18,8 @@ pub(super) trait Host: std::fmt::Debug {
     /// Returns the machine's name, for messages.
     fn name(&self) -> &'static str;
 
-    /// Returns the first GPU, if the guest has one.
-    fn gpu(&self) -> Option<&Arc<Gpu>>;
+    /// Returns the GPUs, in the order in which the guest finds them.
+    fn gpus(&self) -> &[Arc<Gpu>];
 
     /// Returns the end of the machine in words; `None` as long as it runs.
     fn ended(&mut self) -> Option<String>;

@@ -32,7 +32,7 @@ const PASST_BEFORE: Duration = Duration::from_secs(1);
 pub(super) struct KvmHost {
     machine: Option<Running>,
     end: Option<String>,
-    gpu: Option<Arc<Gpu>>,
+    gpus: Vec<Arc<Gpu>>,
     console: Arc<Mutex<Vec<u8>>>,
     keyboard: Option<UnixStream>,
     passt: Option<Passt>,
@@ -66,6 +66,7 @@ impl KvmHost {
             memory: config.memory,
             cpus,
             gpus: config.gpus.clone(),
+            links: config.links,
             doorbells: kvm.doorbell,
             huge_pages: kvm.huge_pages,
             catch_signals: true,
@@ -91,7 +92,7 @@ impl KvmHost {
     }
 
     fn run(machine: Machine, started: Instant, terminal: Option<Arc<Terminal>>) -> Result<Self, GuestError> {
-        let (gpu, saver) = (machine.gpu().cloned(), Arc::downgrade(&machine.saver()));
+        let (gpus, saver) = (machine.gpus().to_vec(), Arc::downgrade(&machine.saver()));
         let console = Arc::new(Mutex::new(Vec::new()));
         let said = Arc::clone(&console);
         let setup = started.elapsed();
@@ -102,7 +103,7 @@ impl KvmHost {
             }
         })?;
         let machine = Some(machine);
-        Ok(Self { machine, end: None, gpu, console, keyboard: None, passt: None, saver, setup })
+        Ok(Self { machine, end: None, gpus, console, keyboard: None, passt: None, saver, setup })
     }
 
     /// Waits for a machine that has ended, or was told to end.
@@ -119,8 +120,8 @@ impl Host for KvmHost {
         "the machine"
     }
 
-    fn gpu(&self) -> Option<&Arc<Gpu>> {
-        self.gpu.as_ref()
+    fn gpus(&self) -> &[Arc<Gpu>] {
+        &self.gpus
     }
 
     fn ended(&mut self) -> Option<String> {

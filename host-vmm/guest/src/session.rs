@@ -128,7 +128,13 @@ impl Guest {
     /// Returns the first GPU, if the guest has one.
     #[must_use]
     pub fn gpu(&self) -> Option<&Arc<Gpu>> {
-        self.host.gpu()
+        self.gpus().first()
+    }
+
+    /// Returns the GPUs, in the order in which the guest finds them.
+    #[must_use]
+    pub fn gpus(&self) -> &[Arc<Gpu>] {
+        self.host.gpus()
     }
 
     /// Returns the time from the start of the machine to the first message of the guest's init.

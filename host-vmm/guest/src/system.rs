@@ -38,7 +38,13 @@ impl System {
     /// Returns the first GPU.
     #[must_use]
     pub fn gpu(&self) -> Option<&Arc<Gpu>> {
-        self.host.gpu()
+        self.gpus().first()
+    }
+
+    /// Returns the GPUs, in the order in which the guest finds them.
+    #[must_use]
+    pub fn gpus(&self) -> &[Arc<Gpu>] {
+        self.host.gpus()
     }
 
     /// Returns the time since the start of the machine.

@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use belfry_device::GpuConfig;
+use belfry_device::memory::Links;
 use belfry_virtio::DiskConfig;
 
 use crate::error::KvmError;
@@ -82,6 +83,8 @@ pub struct Config {
     pub cpus: u8,
     /// The GPUs, none to [`MAX_GPUS`](crate::MAX_GPUS). Their numbers are chosen by the machine.
     pub gpus: Vec<GpuConfig>,
+    /// Links between them. The guest's driver is told of [`Links::None`] by its own parameter (`pcie_p2p`).
+    pub links: Links,
     /// Way of doorbells.
     pub doorbells: DoorbellMode,
     /// Input of the serial port. A terminal is raw while the machine runs, and Ctrl-A x ends the machine.
@@ -115,6 +118,7 @@ impl Config {
             huge_pages: HugePages::default(),
             cpus: 1,
             gpus: Vec::new(),
+            links: Links::default(),
             doorbells: DoorbellMode::default(),
             input: None,
             disks: Vec::new(),

@@ -1,7 +1,9 @@
-//! The GPUs of a machine that has at least one.
+//! The GPUs of a machine that has at least one, and their counters together.
 
-use belfry_device::GpuConfig;
-use belfry_device::memory::MAX_PEERS;
+use std::collections::BTreeMap;
+
+use belfry_device::memory::{Links, MAX_PEERS};
+use belfry_device::{Gpu, GpuConfig, Stats};
 
 /// Most GPUs of a machine: as many as reach each other.
 pub const MAX_GPUS: usize = MAX_PEERS;
@@ -13,6 +15,8 @@ pub struct Gpus {
     pub first: GpuConfig,
     /// The others, in the order in which the guest finds them.
     pub others: Vec<GpuConfig>,
+    /// Links between them.
+    pub links: Links,
 }
 
 impl Gpus {
@@ -31,6 +35,22 @@ impl Gpus {
 
 impl From<GpuConfig> for Gpus {
     fn from(first: GpuConfig) -> Self {
-        Self { first, others: Vec::new() }
+        Self { first, ..Self::default() }
     }
+}
+
+/// Returns the counters of all GPUs of a machine together, and their registers without behaviour, as [`Gpu::unmodelled`] lists them.
+pub fn totals<'a>(gpus: impl IntoIterator<Item = &'a Gpu>) -> (Stats, Vec<(String, u64, u64)>) {
+    let mut uses = BTreeMap::<String, (u64, u64)>::new();
+    let mut stats = Stats::default();
+    for gpu in gpus {
+        stats = stats.plus(gpu.stats());
+        for (name, reads, writes) in gpu.unmodelled() {
+            let sum = uses.entry(name).or_default();
+            *sum = (sum.0 + reads, sum.1 + writes);
+        }
+    }
+    let mut ranked: Vec<_> = uses.into_iter().map(|(name, (reads, writes))| (name, reads, writes)).collect();
+    ranked.sort_by_key(|(_, reads, writes)| std::cmp::Reverse(reads + writes));
+    (stats, ranked)
 }

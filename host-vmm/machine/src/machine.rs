@@ -38,6 +38,7 @@ use crate::config::{Config, DoorbellMode, SharedFolder};
 use crate::device_numbers::{self, CHANNEL_DEVICE};
 use crate::ending::{End, Ending};
 use crate::error::KvmError;
+use crate::gpus;
 
 /// Last address of the low aperture, below ECAM.
 const LOW_APERTURE_END: u64 = ECAM - 1;
@@ -171,7 +172,7 @@ impl Machine {
         let mut functions: BTreeMap<u8, Arc<dyn Function>> = BTreeMap::new();
         let (mut gpus, mut watchers, mut part) = (Vec::new(), Vec::new(), None);
         let configs = std::mem::take(&mut config.gpus);
-        let hive = GpuConfig::hive_of(&configs);
+        let hive = GpuConfig::hive_of(config.links, &configs);
         for (at, gpu) in configs.iter().enumerate() {
             let number = device_numbers::of_gpu(at, configs.len());
             let hive = hive.as_ref().and_then(|places| places.get(at).copied());
@@ -322,14 +323,8 @@ impl Machine {
         output(&self.console.take());
         looped?;
         let end = self.ending.reason().unwrap_or(End::Timeout(limit));
-        Ok(Outcome {
-            end,
-            setup: self.setup,
-            ran,
-            exits: self.board.exits(),
-            stats: self.gpus.iter().map(|gpu| gpu.stats()).fold(Stats::default(), Stats::plus),
-            unmodelled: self.gpus.iter().flat_map(|gpu| gpu.unmodelled()).collect(),
-        })
+        let (stats, unmodelled) = gpus::totals(self.gpus.iter().map(|gpu| &**gpu));
+        Ok(Outcome { end, setup: self.setup, ran, exits: self.board.exits(), stats, unmodelled })
     }
 }
 

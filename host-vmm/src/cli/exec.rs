@@ -17,6 +17,7 @@ use clap::{Args, Parser, Subcommand};
 
 use super::code_cache::CodeCacheArg;
 use super::faults::FaultFlags;
+use super::gpus::MOST;
 use super::inspect::InspectFlags;
 use super::profile::{self, ProfileArgs};
 use super::record::{self, ExecRecordArgs};
@@ -60,7 +61,7 @@ pub(super) struct ExecArgs {
     #[arg(long, value_name = "NAME[:xccs=N,partition=MODE,cus=N,vram=SIZE]", default_value = chip::DEFAULT.name)]
     chip: String,
     /// GPUs of that kind, 1 to 8: each program has all of them.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=gpus::MOST))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=MOST))]
     gpus: u8,
     /// Links by which each GPU reaches the memory of all others: XGMI, or the PCIe bus alone, or none [default: xgmi for chips that have it,
     /// pcie for others].
@@ -269,7 +270,6 @@ pub(super) fn execute(mut args: ExecArgs, asked: Option<Vec<OsString>>) -> anyho
     let profiling = args.profile.start(&gpu, &args.symbols)?;
     let mut options = ExecOptions {
         gpus,
-        links: args.links.unwrap_or_default(),
         code_folder: args.code.folder()?,
         root,
         namespace: args.namespace,

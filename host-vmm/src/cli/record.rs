@@ -73,6 +73,11 @@ pub(super) struct Recorded {
 }
 
 impl RecordArgs {
+    /// Returns true if a record is asked for.
+    pub(super) fn is_asked_for(&self) -> bool {
+        self.record.is_some()
+    }
+
     /// Begins to record a run, if asked to.
     pub(super) fn start(&self) -> anyhow::Result<Option<Recorded>> {
         self.record.as_deref().map(Recorded::begin).transpose()
@@ -80,6 +85,11 @@ impl RecordArgs {
 }
 
 impl ServeRecordArgs {
+    /// Returns true if a record is asked for.
+    pub(super) fn is_asked_for(&self) -> bool {
+        self.record.is_some()
+    }
+
     /// Begins to record a server's GPU, if asked to.
     pub(super) fn start(&self) -> anyhow::Result<Option<Recorded>> {
         self.record.as_deref().map(Recorded::begin).transpose()

@@ -1,16 +1,19 @@
 //! `belfry serve`.
 
 use std::panic::resume_unwind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use belfry_machine::signals::Signals;
 use belfry_vfio_user::server::CLIENT_TIMEOUT;
-use belfry_vfio_user::{DoorbellMode, GpuFunction, Server, ServerError, StopHandle, qemu_device, serve_gpus};
+use belfry_vfio_user::{
+    DoorbellMode, GpuFunction, Server, ServerError, StopHandle, qemu_devices, serve_gpus,
+};
 use clap::Args;
 
+use super::gpus::GpusArgs;
 use super::inspect::InspectFlags;
 use super::record::{Recorded, ServeRecordArgs};
 use super::trace::TraceArgs;
@@ -20,11 +23,13 @@ use crate::output::say;
 
 #[derive(Debug, Args)]
 pub(super) struct ServeArgs {
-    /// Path of the socket to listen on.
+    /// Path of the socket to listen on. Each of several GPUs has a socket, PATH.0 and so on.
     #[arg(long, value_name = "PATH")]
     socket: PathBuf,
     #[command(flatten)]
     pub(super) gpu: GpuArgs,
+    #[command(flatten)]
+    gpus: GpusArgs,
     #[command(flatten)]
     trace: TraceArgs,
     #[command(flatten)]
@@ -44,6 +49,14 @@ pub(super) struct ServeArgs {
 pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
     args.gpu.check_symbols(&args.inspect, false)?;
     let mut config = args.gpu.config()?;
+    let alone = [
+        ("--inspect and --gdb", args.inspect.options(&[]).is_some()),
+        ("--trace-isa", args.gpu.trace_isa.is_some()),
+        ("--record", args.record.is_asked_for()),
+        ("a plan of faults", !config.faults.is_off()),
+    ];
+    // Before any file is made.
+    args.gpus.machine(config.clone(), &alone)?;
     let recording = args.trace.start()?;
     if let Some(recording) = &recording {
         config.trace = Some(recording.sink());
@@ -52,10 +65,10 @@ pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
     let signals = Signals::catch().context("cannot catch signals")?;
     let recorded = args.record.start()?;
     config.record = recorded.as_ref().map(Recorded::recording);
-    // A socket for each GPU of the machine.
-    let sockets = [std::path::absolute(&args.socket)?];
-    let gpus = sockets.iter().map(PathBuf::as_path).zip([config]);
-    let mut servers = serve_gpus(gpus, args.doorbell)?;
+    let gpus = args.gpus.machine(config, &[])?;
+    let sockets = sockets(&std::path::absolute(&args.socket)?, gpus.count());
+    let served = sockets.iter().map(PathBuf::as_path).zip(gpus.all());
+    let mut servers = serve_gpus(served, gpus.links, args.doorbell)?;
     servers.iter_mut().for_each(|server| server.set_client_timeout(Duration::from_secs(args.client_timeout)));
     let stops: Vec<_> = servers.iter().map(Server::stop_handle).collect();
     // Tools look at the first one.
@@ -67,14 +80,13 @@ pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
         signals.wait();
         stop_all.iter().for_each(StopHandle::stop);
     })?;
-    for path in &sockets {
-        say!(
-            "listening on {}; give QEMU (10.1 or newer) memory it can share, and this device:",
-            path.display()
-        );
-        say!("  -object memory-backend-memfd,id=ram,size=1G,share=on -machine q35,memory-backend=ram \\");
-        say!("  -device '{}'", qemu_device(path));
-    }
+    let paths: Vec<_> = sockets.iter().map(|path| path.display().to_string()).collect();
+    let what = if sockets.len() == 1 { "this device" } else { "these devices" };
+    say!("listening on {}; give QEMU (10.1 or newer) memory it can share, and {what}:", paths.join(", "));
+    say!("  -object memory-backend-memfd,id=ram,size=1G,share=on -machine q35,memory-backend=ram \\");
+    let devices: Vec<_> =
+        qemu_devices(&sockets).iter().map(|device| format!("  -device '{device}'")).collect();
+    say!("{}", devices.join(" \\\n"));
     let ended = run_all(&mut servers, &stops);
     if let Some(recorded) = recorded {
         // However the server has ended, the record ends with the device.
@@ -86,6 +98,19 @@ pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
     }
     ended?;
     Ok(interrupted_status().unwrap_or(0))
+}
+
+/// Returns the paths of the sockets of that many GPUs.
+fn sockets(path: &Path, count: usize) -> Vec<PathBuf> {
+    if count == 1 {
+        return vec![path.to_owned()];
+    }
+    let numbered = |number: usize| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{number}"));
+        PathBuf::from(name)
+    };
+    (0..count).map(numbered).collect()
 }
 
 /// Runs the servers of a machine until one of them ends, which ends the others; the first error counts.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::*;
+use belfry_device::memory::Links;
 use clap::CommandFactory as _;
 
 fn parse(line: &str) -> Result<Cli, clap::Error> {
@@ -172,4 +173,42 @@ fn install_driver_takes_one_disk_with_its_options() {
     for line in ["", " a.img,format=vmdk", " a.img b.img", " a.img --update"] {
         assert!(parse(&format!("belfry image install-driver{line}")).is_err(), "{line}");
     }
+}
+
+#[test]
+fn several_gpus_are_alike_and_what_looks_at_one_is_refused_by_name() {
+    let run = |line: &str| match parse(line).unwrap().command {
+        Verb::Run(args) => *args,
+        _ => panic!("not run"),
+    };
+    for (line, count, links) in [
+        ("belfry run", 1, Links::Xgmi),
+        ("belfry run --gpus 3 --chip gfx942", 3, Links::Xgmi),
+        ("belfry run --gpus 2 --links none", 2, Links::None),
+    ] {
+        let args = run(line);
+        let gpus = args.gpus.machine(args.gpu.config().unwrap(), &[]).unwrap();
+        assert_eq!((gpus.count(), gpus.links), (count, links), "{line}");
+        assert!(gpus.all().iter().all(|gpu| gpu.chip == gpus.first.chip));
+    }
+    for (line, named) in [
+        ("--inspect", "--inspect"),
+        ("--gdb", "--inspect and --gdb"),
+        ("--trace-isa", "--trace-isa"),
+        ("--sanitize", "--sanitize"),
+        ("--profile", "--profile"),
+        ("--record /nowhere/r", "--record"),
+        ("--warm", "--snapshot, --from and --warm"),
+        ("--schedule preempt:1", "--schedule"),
+        ("--chaos 1", "a plan of faults"),
+    ] {
+        let args = run(&format!("belfry run --mode hosted --gpus 2 {line}"));
+        let gpu = GpuConfig { faults: args.gpu.faults.plan().unwrap(), ..GpuConfig::default() };
+        let error = args.gpus.machine(gpu.clone(), &alone(&args, &gpu)).unwrap_err().to_string();
+        assert!(error.starts_with(named) && error.contains("--gpus asks for 2"), "{line}: {error}");
+    }
+    let args = run("belfry run --links xgmi");
+    let error = args.gpus.machine(args.gpu.config().unwrap(), &[]).unwrap_err().to_string();
+    assert!(error.contains("gfx1100 has no XGMI"), "{error}");
+    assert!(parse("belfry run --gpus 9").is_err() && parse("belfry run --gpus 0").is_err());
 }

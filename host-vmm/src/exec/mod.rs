@@ -26,7 +26,6 @@ use std::process::Command;
 use belfry_device::chip::Model;
 use belfry_device::profile::ProfileOptions;
 use belfry_device::sanitize::SanitizeOptions;
-use belfry_kfd_hosted::Links;
 use belfry_kfd_hosted::prepared::{
     DEBUGGABLE_VARIABLE, FAULTS_VARIABLE, INSPECT_VARIABLE, PROFILE_VARIABLE, Prepared, RECORD_VARIABLE,
     SANITIZE_VARIABLE, SETTINGS_FILE, SUMMARY_VARIABLE, TRACE_VARIABLE, TREE_VARIABLE, WAIT_VARIABLE, Wait,
@@ -127,8 +126,6 @@ pub struct ExecOptions {
     /// Chips, compute units, VRAM, workers and schedule of the devices in each process. Workers, schedule, tier and plan of faults are those
     /// of the first one.
     pub gpus: Gpus,
-    /// Links between them.
-    pub links: Links,
     /// The folder in which each process keeps compiled code, if it keeps any.
     pub code_folder: Option<PathBuf>,
     /// A root file system to run in.

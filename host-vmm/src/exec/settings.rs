@@ -38,7 +38,7 @@ impl ExecOptions {
             system_memory: tree::machine_memory(),
             domain: 0,
             root_bus,
-            links: self.links,
+            links: self.gpus.links,
             paths: Vec::new(),
         };
         prepared.paths = tree::paths(&prepared);
@@ -60,8 +60,7 @@ mod tests {
     fn options(gpus: usize) -> ExecOptions {
         let gpu = GpuConfig { cus: 4, vram_size: 64 << 20, workers: 1, ..GpuConfig::default() };
         ExecOptions {
-            gpus: Gpus { first: gpu.clone(), others: vec![gpu; gpus - 1] },
-            links: Links::default(),
+            gpus: Gpus { first: gpu.clone(), others: vec![gpu; gpus - 1], ..Gpus::default() },
             code_folder: None,
             root: None,
             namespace: false,
@@ -125,7 +124,7 @@ mod tests {
         let mut options = options(3);
         let chip = &belfry_device::chip::gfx942::MODEL;
         let gpu = GpuConfig { chip, xccs: 1, ..options.gpus.first.clone() };
-        options.gpus = Gpus { first: gpu.clone(), others: vec![gpu; 2] };
+        options.gpus = Gpus { first: gpu.clone(), others: vec![gpu; 2], ..Gpus::default() };
         let settings = options.settings().unwrap();
         let tree = tree::publish(folder.path(), &settings).unwrap();
         let read = |path: String| {
@@ -145,8 +144,8 @@ mod tests {
             assert!(properties.contains("hive_id 16\n") && properties.contains("p2p_links_count 0\n"));
         }
         // The bus alone makes no hive.
-        let alone = ExecOptions { links: Links::Pcie, ..options };
-        let tree = tree::publish(folder.path(), &alone.settings().unwrap()).unwrap();
+        options.gpus.links = Links::Pcie;
+        let tree = tree::publish(folder.path(), &options.settings().unwrap()).unwrap();
         assert!(!tree.join("sys/class/drm/card0/device/xgmi_device_id").exists());
     }
 

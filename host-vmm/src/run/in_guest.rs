@@ -10,7 +10,7 @@ use belfry_guest::{
 };
 use belfry_image::rootfs::RootDisk;
 use belfry_image::{Cache, Freshness, GuestImage, ImageError, Progress, artifacts};
-use belfry_machine::{DiskConfig, DiskFormat, HugePages, KvmError};
+use belfry_machine::{DiskConfig, DiskFormat, HugePages, KvmError, totals};
 use belfry_vfio_user::DoorbellMode;
 
 use super::program::Errand;
@@ -196,6 +196,7 @@ impl Job<'_> {
         Ok(GuestConfig {
             machine,
             gpus: self.options.gpus.all(),
+            links: self.options.gpus.links,
             cpus: cpus.map_or(default.cpus, u32::from),
             memory: memory.unwrap_or(if self.options.root.is_some() { ROOT_MEMORY } else { default.memory }),
             disks,
@@ -339,8 +340,7 @@ impl Job<'_> {
         if exit_status == 0 {
             errand.fetch(&mut guest)?;
         }
-        let stats = guest.gpu().map(|gpu| gpu.stats()).unwrap_or_default();
-        let unmodelled = guest.gpu().map(|gpu| gpu.unmodelled()).unwrap_or_default();
+        let (stats, unmodelled) = totals(guest.gpus().iter().map(|gpu| &**gpu));
         let phases = guest.phases();
         let report = RunReport {
             mode,

@@ -23,6 +23,9 @@ pub(super) fn bare_metal_guest(options: &RunOptions, output: Output<'_>) -> Resu
             "the bare-metal guest takes no program, no files, no kernel arguments (--append) and no other machine",
         ));
     }
+    if options.gpus.count() > 1 {
+        return Err(RunError::WrongGuest("the bare-metal guest drives one GPU; leave --gpus out"));
+    }
     let doorbells = doorbell::on_kvm(options.doorbell, options.gpus.first.works_on_copy())?;
     let kernel = belfry_image::bare_metal::obtain(&Cache::open()?, &belfry_embedded::PARTS)?;
     let config = |gpu| bare_metal::config(&kernel, gpu, doorbells);

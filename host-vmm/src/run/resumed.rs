@@ -7,8 +7,8 @@ use std::time::Instant;
 use belfry_device::GpuConfig;
 use belfry_guest::Guest;
 use belfry_image::Cache;
-use belfry_machine::KvmError;
 use belfry_machine::snapshot::Snapshot;
+use belfry_machine::{KvmError, totals};
 
 use super::in_guest::Output;
 use super::report::{RunReport, from_device, milliseconds};
@@ -66,8 +66,7 @@ pub(super) fn run(
     let exit_status = exit?.status;
     let program_time = started.elapsed();
     driver_trace::finish(&mut guest, is_recorded)?;
-    let stats = guest.gpu().map(|gpu| gpu.stats()).unwrap_or_default();
-    let unmodelled = guest.gpu().map(|gpu| gpu.unmodelled()).unwrap_or_default();
+    let (stats, unmodelled) = totals(guest.gpus().iter().map(|gpu| &**gpu));
     let faults = guest.gpu().map(|gpu| gpu.faults().report()).unwrap_or_default();
     if let Some(onlookers) = &inspector {
         onlookers.ended(exit_status);

@@ -8,10 +8,11 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use belfry_device::memory::Links;
 use belfry_guest::qemu::choose_accelerator;
 use belfry_guest::{GuestError, QemuConfig, Stream, System, SystemConfig, Terminal};
 use belfry_image::{Cache, Freshness, ImageError, Progress, artifacts, tools};
-use belfry_machine::{DiskConfig, HugePages};
+use belfry_machine::{DiskConfig, HugePages, totals};
 use belfry_process::child::{KillOnDrop, die_with_parent};
 use belfry_process::scratch::Scratch;
 
@@ -123,6 +124,7 @@ pub(super) fn run(
         uefi,
         disks,
         gpus: options.gpus.all(),
+        links: options.gpus.links,
         cpus: cpus.map_or_else(|| belfry_guest::GuestConfig::default().cpus, u32::from),
         memory: memory.unwrap_or(MEMORY),
         network: options.network,
@@ -155,8 +157,7 @@ pub(super) fn run(
         }
     };
     let whole = system.age();
-    let stats = system.gpu().map(|gpu| gpu.stats()).unwrap_or_default();
-    let unmodelled = system.gpu().map(|gpu| gpu.unmodelled()).unwrap_or_default();
+    let (stats, unmodelled) = totals(system.gpus().iter().map(|gpu| &**gpu));
     if let Some(onlookers) = &inspector {
         onlookers.ended(exit_status);
     }
@@ -183,6 +184,11 @@ fn refuse(options: &RunOptions) -> Result<(), RunError> {
         (options.machine.huge_pages != HugePages::Off, "--huge-pages", "it is for Belfry's own machine"),
         (!options.machine.append.is_empty(), "--append", "its boot loader tells its kernel what to do"),
         (!options.files.is_empty(), "--file", "add --net user and copy files over ssh"),
+        (
+            options.gpus.links == Links::None,
+            "--links none",
+            "its driver has the parameter pcie_p2p=0 for that",
+        ),
         (!options.shares.is_empty(), "--share", "add --net user and copy files over ssh"),
     ];
     match refusals.into_iter().find(|(asked, ..)| *asked) {

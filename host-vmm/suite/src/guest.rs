@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use belfry_guest::{Guest, GuestError, Stream};
 
 use crate::process::{Ended, Outcome};
@@ -42,6 +42,12 @@ impl<'a> Booted<'a> {
 }
 
 impl Runner for Booted<'_> {
+    fn run_on(&self, gpus: u8, argv: &[String], limit: Duration) -> Result<Outcome> {
+        let there = self.guest.try_borrow().context("the guest runs another case")?.gpus().len();
+        ensure!(usize::from(gpus) <= there, "the case needs {gpus} GPUs, and the guest has {there}");
+        self.run(argv, limit)
+    }
+
     fn run(&self, argv: &[String], limit: Duration) -> Result<Outcome> {
         let mut guest = self.guest.try_borrow_mut().context("the guest runs another case")?;
         let mut command = argv.to_vec();

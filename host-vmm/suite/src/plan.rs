@@ -82,13 +82,13 @@ impl Plan {
         }
     }
 
-    /// Leaves out the cases that make no sense in a guest, which has one GPU.
-    pub fn keep_those_of_guests(&mut self) {
+    /// Leaves out the cases that make no sense in a guest with this many GPUs.
+    pub fn keep_those_of_guests(&mut self, gpus: u8) {
         let programs = &self.programs;
         self.tests.retain(|test| match test.what {
             What::Case { program, .. } => programs
                 .get(program)
-                .is_some_and(|program| program.language.runs_in_guest() && program.gpus == 1),
+                .is_some_and(|program| program.language.runs_in_guest() && program.gpus <= gpus),
             What::Tool { .. } => true,
         });
     }

@@ -22,6 +22,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use belfry_abi::pci;
+use belfry_device::memory::Links;
 use belfry_device::{Gpu, GpuConfig, ResetKind, Resources, Rom};
 use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap};
 
@@ -141,17 +142,18 @@ pub fn serve_gpu(
     Ok(Server::bind(path, function, regions, irqs, system)?)
 }
 
-/// Does the same for the GPUs of one machine, of which each has a socket, and reaches the VRAM of all others.
+/// Does the same for the GPUs of one machine, of which each has a socket, and reaches the VRAM of all others, by these links.
 ///
 /// # Errors
 ///
 /// As [`serve_gpu`]; more GPUs than reach each other.
 pub fn serve_gpus<'a>(
     gpus: impl IntoIterator<Item = (&'a Path, GpuConfig)>,
+    links: Links,
     doorbell: DoorbellMode,
 ) -> Result<Vec<Server<GpuFunction>>, SetupError> {
     let gpus: Vec<_> = gpus.into_iter().collect();
-    let hive = GpuConfig::hive_of(gpus.iter().map(|(_, config)| config));
+    let hive = GpuConfig::hive_of(links, gpus.iter().map(|(_, config)| config));
     let numbered = gpus.into_iter().enumerate().map(|(number, (path, config))| {
         let hive = hive.as_ref().and_then(|places| places.get(number).copied());
         let number = u8::try_from(number).unwrap_or(u8::MAX);
@@ -162,12 +164,28 @@ pub fn serve_gpus<'a>(
     Ok(servers)
 }
 
-/// Returns the argument that makes QEMU use a server on `path`.
+/// Returns the values of QEMU's `-device` that make it use the servers on `sockets`: one GPU is on the root bus, and each of several below a
+/// root port of its own, as on a real board.
 #[must_use]
-pub fn qemu_device(path: &Path) -> String {
-    serde_json::json!({
-        "driver": "vfio-user-pci",
-        "socket": { "type": "unix", "path": path.display().to_string() },
-    })
-    .to_string()
+pub fn qemu_devices(sockets: &[impl AsRef<Path>]) -> Vec<String> {
+    let device = |socket: &Path| {
+        serde_json::json!({
+            "driver": "vfio-user-pci",
+            "socket": { "type": "unix", "path": socket.display().to_string() },
+        })
+    };
+    if let [socket] = sockets {
+        return vec![device(socket.as_ref()).to_string()];
+    }
+    let below_ports = (1..).zip(sockets).flat_map(|(slot, socket): (u32, _)| {
+        let port = format!("gpu-port-{slot}");
+        let mut device = device(socket.as_ref());
+        device["bus"] = port.clone().into();
+        // Nothing is plugged in later, so that firmware keeps no addresses free for that.
+        let port = serde_json::json!({
+            "driver": "pcie-root-port", "id": port, "chassis": slot, "slot": slot, "hotplug": false,
+        });
+        [port.to_string(), device.to_string()]
+    });
+    below_ports.collect()
 }

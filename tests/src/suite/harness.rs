@@ -74,7 +74,7 @@ pub fn run(mode: Mode, mut arguments: Arguments) -> Result<ExitCode> {
     let mut plan = Plan::new()?;
     match mode {
         Mode::Exec => plan.leave_guests_out(),
-        Mode::Guest => plan.keep_those_of_guests(),
+        Mode::Guest => plan.keep_those_of_guests(1),
     }
     let named = |name: &str| format!("{}::{name}", mode.name());
     let wanted: Vec<&Test> = plan

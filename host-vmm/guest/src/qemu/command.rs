@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use belfry_channel::PORT;
-use belfry_vfio_user::qemu_device;
+use belfry_vfio_user::qemu_devices;
 
 use crate::config::Accelerator;
 use crate::share::{Share, tag};
@@ -122,8 +122,8 @@ pub(super) fn arguments(machine: &Machine<'_>) -> Vec<String> {
             .map(str::to_owned),
         );
     }
-    for socket in machine.gpus {
-        arguments.extend(["-device".to_owned(), qemu_device(socket)]);
+    for device in qemu_devices(machine.gpus) {
+        arguments.extend(["-device".to_owned(), device]);
     }
     arguments
 }
@@ -213,11 +213,16 @@ mod tests {
             "file,id=console,path=/c,,d/console.log",
             "name=org.belfry.0",
             "socket,id=monitor,server=on,wait=off,path=/c,,d/monitor.sock -mon chardev=monitor,mode=control",
-            r#"{"driver":"vfio-user-pci","socket":{"path":"/g/gpu.sock","type":"unix"}}"#,
-            r#"{"driver":"vfio-user-pci","socket":{"path":"/g/second.sock","type":"unix"}}"#,
+            r#"-device {"chassis":1,"driver":"pcie-root-port","hotplug":false,"id":"gpu-port-1","slot":1} -device"#,
+            r#"{"bus":"gpu-port-1","driver":"vfio-user-pci","socket":{"path":"/g/gpu.sock","type":"unix"}}"#,
+            r#"{"bus":"gpu-port-2","driver":"vfio-user-pci","socket":{"path":"/g/second.sock","type":"unix"}}"#,
         ] {
             assert!(text.contains(part), "{part} is not in {text}");
         }
+        let machine = Machine { gpus: &["/g/gpu.sock".into()], ..machine };
+        let one = arguments(&machine).join(" ");
+        let alone = r#"-device {"driver":"vfio-user-pci","socket":{"path":"/g/gpu.sock","type":"unix"}}"#;
+        assert!(one.contains(alone) && !one.contains("root-port"), "{one}");
         let terminal = Some(Path::new("/c/terminal.sock"));
         let machine = Machine { gpus: &[], terminal, ..machine };
         let without = arguments(&machine).join(" ");

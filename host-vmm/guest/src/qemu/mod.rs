@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use belfry_device::memory::Links;
 use belfry_device::{Gpu, GpuConfig};
 use belfry_image::{Cache, Freshness, GuestImage, ImageError, Progress, artifacts};
 use belfry_process::child::{KillOnDrop, die_with_parent, forgo_set_id};
@@ -37,6 +38,7 @@ const MONITOR: &str = "monitor.sock";
 /// Parts of a machine.
 struct Parts<'a> {
     gpus: &'a [GpuConfig],
+    links: Links,
     terminal: Option<&'a Arc<Terminal>>,
     cpus: u32,
     memory: u64,
@@ -92,9 +94,9 @@ impl QemuHost {
             channel: &channel,
             monitor: &path(MONITOR),
         };
-        let (cpus, memory) = (config.cpus, config.memory);
-        let parts =
-            Parts { gpus: &config.gpus, terminal: config.terminal.as_ref(), cpus, memory, boot, more };
+        let (cpus, memory, links) = (config.cpus, config.memory, config.links);
+        let (gpus, terminal) = (&*config.gpus, config.terminal.as_ref());
+        let parts = Parts { gpus, links, terminal, cpus, memory, boot, more };
         let mut host = Self::launch(parts, directory, qemu, cache)?;
         host.initramfs = Some(initramfs);
         Ok((host, listener))
@@ -120,9 +122,9 @@ impl QemuHost {
             fs::copy(&uefi.variables, &variables).map_err(failed("the firmware's variables"))?;
             more.extend(command::flash(&uefi.code, &variables));
         }
-        let (cpus, memory, boot) = (config.cpus, config.memory, Boot::Disk);
-        let parts =
-            Parts { gpus: &config.gpus, terminal: config.terminal.as_ref(), cpus, memory, boot, more };
+        let (cpus, memory, links, boot) = (config.cpus, config.memory, config.links, Boot::Disk);
+        let (gpus, terminal) = (&*config.gpus, config.terminal.as_ref());
+        let parts = Parts { gpus, links, terminal, cpus, memory, boot, more };
         Self::launch(parts, directory, &config.qemu, cache)
     }
 
@@ -137,7 +139,7 @@ impl QemuHost {
             (0..parts.gpus.len()).map(|number| path(&format!("gpu{number}.sock"))).collect();
         let servers = sockets.iter().map(PathBuf::as_path).zip(parts.gpus.iter().cloned());
         let (mut gpus, mut threads) = (Vec::new(), Vec::new());
-        for mut server in serve_gpus(servers, qemu.doorbell)? {
+        for mut server in serve_gpus(servers, parts.links, qemu.doorbell)? {
             let stop = server.stop_handle();
             gpus.push(server.function().gpu().clone());
             let thread = std::thread::Builder::new()
@@ -236,8 +238,8 @@ impl Host for QemuHost {
         "QEMU"
     }
 
-    fn gpu(&self) -> Option<&Arc<Gpu>> {
-        self.gpus.first()
+    fn gpus(&self) -> &[Arc<Gpu>] {
+        &self.gpus
     }
 
     fn ended(&mut self) -> Option<String> {

@@ -41,7 +41,7 @@ impl Guest {
     /// Records the bytes that init has read. They can come without a request, as from a guest that was saved while it
     /// recorded.
     pub(super) fn driver_said(&mut self, data: &[u8]) {
-        let Some(gpu) = self.host.gpu() else { return };
+        let Some(gpu) = self.host.gpus().first() else { return };
         let tracer = gpu.tracer();
         if let (Some(sink), Some(now)) = (tracer.sink(), tracer.time()) {
             let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);

@@ -1,14 +1,10 @@
 //! The GPUs that `belfry exec` offers.
 
-use anyhow::ensure;
 use belfry_device::GpuConfig;
-use belfry_kfd_hosted::Links;
 use belfry_machine::Gpus;
 
 use super::ExecArgs;
-
-/// Most GPUs (`belfry_kfd_hosted::prepared::MAX_GPUS`).
-pub(super) const MOST: i64 = belfry_kfd_hosted::prepared::MAX_GPUS as i64;
+use crate::cli::gpus::{MOST, alike};
 
 /// Parses how many there are; `None` for a number that there is not.
 pub(super) fn count(text: &str) -> Option<u8> {
@@ -21,7 +17,7 @@ pub(super) fn count(text: &str) -> Option<u8> {
 ///
 /// Several GPUs together with an option that looks at one GPU alone; links of XGMI for a chip that has none.
 pub(super) fn offered(args: &ExecArgs, gpu: GpuConfig) -> anyhow::Result<Gpus> {
-    for (name, is_there) in [
+    let alone = [
         ("--sanitize", args.sanitize.is_asked_for()),
         ("--profile", args.profile.is_asked_for()),
         ("--trace", args.trace.is_asked_for()),
@@ -29,20 +25,8 @@ pub(super) fn offered(args: &ExecArgs, gpu: GpuConfig) -> anyhow::Result<Gpus> {
         ("--inspect and --gdb", args.inspect.options(&args.symbols).is_some()),
         ("--costs", args.costs),
         ("a plan of faults", !gpu.faults.is_off()),
-    ] {
-        let gpus = args.gpus;
-        ensure!(
-            gpus == 1 || !is_there,
-            "{name} looks at one GPU, and --gpus asks for {gpus}; leave one of them out"
-        );
-    }
-    ensure!(
-        args.links != Some(Links::Xgmi) || gpu.chip.has_xgmi,
-        "{} has no XGMI; --links pcie and --links none are for all chips",
-        gpu.chip
-    );
-    let others = vec![gpu.clone(); usize::from(args.gpus).saturating_sub(1)];
-    Ok(Gpus { first: gpu, others })
+    ];
+    alike((args.gpus, args.links), gpu, &alone)
 }
 
 /// Returns the line that says what a program gets.
@@ -65,6 +49,8 @@ pub(super) fn notice(gpus: &Gpus) -> String {
 
 #[cfg(test)]
 mod tests {
+    use belfry_device::memory::Links;
+
     use super::super::plain;
     use super::*;
 
@@ -115,6 +101,8 @@ mod tests {
     fn links_are_as_they_were_asked_for_and_xgmi_is_for_chips_that_have_it() {
         for (line, links) in [("--gpus 2", None), ("--gpus 2 --links none", Some(Links::None))] {
             assert_eq!(args(line).links, links);
+            let gpus = offered(&args(line), GpuConfig::default()).unwrap();
+            assert_eq!(gpus.links, links.unwrap_or_default());
             let spelled = args(line).of_device();
             let at = spelled.iter().position(|word| word == "--links");
             assert_eq!(at.map(|at| spelled[at + 1].clone()), links.map(|links| links.to_string().into()));
