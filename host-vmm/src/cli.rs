@@ -364,6 +364,7 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
         Asked::Program => None,
         Asked::Printed => return Ok(0),
         Asked::Suite(suite) => Some(suite),
+        Asked::Own(program) => anyhow::bail!("{} runs under `belfry exec` alone", program.name),
     };
     args.gpu.check_symbols(&args.inspect, args.profile.is_asked_for() || args.sanitize.is_asked_for())?;
     args.gpu.symbols.extend(launched(&args.program));

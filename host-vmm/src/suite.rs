@@ -1,5 +1,5 @@
 //! The suites of unmodified programs as programs that belfry provides: `hip-suite`, `opencl-suite`, `hsa-suite` and
-//! `thunk-suite`, in trees without programs of these names.
+//! `thunk-suite`, and programs beside them (`ddp-loop`), in trees without programs of these names.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use belfry_image::{Cache, Freshness, Progress};
 use belfry_isa::inst::WaveSize;
 use belfry_suite::guest::Booted;
 use belfry_suite::request::is_suite;
-use belfry_suite::{Action, Exec, How, Plan, Processor, Ready, Request, console, has_program};
+use belfry_suite::{Action, Exec, How, Plan, Processor, Ready, Request, Standalone, console, has_program};
 
 use crate::exec::absent;
 use crate::output::say;
@@ -56,6 +56,8 @@ pub enum Asked {
     Printed,
     /// Cases to run.
     Suite(Suite),
+    /// A program that is compiled in the root file system, and started in place of the name.
+    Own(Standalone),
 }
 
 impl Asked {
@@ -67,7 +69,11 @@ impl Asked {
     /// Arguments that a suite does not have; a suite without a root file system to compile its programs in.
     pub fn new(place: Place, root: Option<&Root>, program: &[OsString]) -> Result<Self> {
         let Some((name, arguments)) = program.split_first() else { return Ok(Self::Program) };
-        let Some(name) = name.to_str().filter(|name| is_suite(name)) else { return Ok(Self::Program) };
+        let Some(name) = name.to_str() else { return Ok(Self::Program) };
+        let own = Standalone::named(name);
+        if !is_suite(name) && own.is_none() {
+            return Ok(Self::Program);
+        }
         let theirs = match root {
             // No recipe has a program of this name.
             Some(Root::Named(_)) => false,
@@ -76,6 +82,17 @@ impl Asked {
         };
         if theirs {
             return Ok(Self::Program);
+        }
+        let needs_root = || {
+            let image = if own.is_some() { "rccl" } else { "rocm" };
+            format!(
+                "{name} needs --image or --root: its programs are compiled and run in a root file system, for example \
+                 `belfry exec --image {image} -- {name}`"
+            )
+        };
+        if let Some(own) = own {
+            ensure!(root.is_some(), needs_root());
+            return Ok(Self::Own(own));
         }
         let arguments: Vec<String> =
             arguments.iter().map(|argument| argument.to_string_lossy().into_owned()).collect();
@@ -91,26 +108,28 @@ impl Asked {
                 Ok(Self::Printed)
             }
             Action::Run(request) => {
-                ensure!(
-                    root.is_some(),
-                    "{name} needs --image or --root: its programs are compiled and run in a root file system, for \
-                     example `belfry exec --image rocm -- {name}`"
-                );
+                ensure!(root.is_some(), needs_root());
                 Ok(Self::Suite(Suite { plan, request }))
             }
         }
     }
 }
 
+/// The processor that programs are compiled for on a chip.
+#[must_use]
+pub fn processor(chip: &Model) -> Processor {
+    let device = chip.chip(chip.default).identity().device;
+    let Generation { arch, shader, .. } = chip.generation;
+    // HIP and OpenCL compile for the shortest waves there are.
+    let wave = if arch.wave_sizes().contains(&WaveSize::Wave32) { 32 } else { 64 };
+    let lds = shader.lds * u32::try_from(shader.cus).unwrap_or(1);
+    Processor { name: chip.name, device, wave, lds, images: arch.has_images() }
+}
+
 impl Suite {
     /// Sets the chip that the suite runs on.
     pub fn set_chip(&mut self, chip: &Model) {
-        let device = chip.chip(chip.default).identity().device;
-        let Generation { arch, shader, .. } = chip.generation;
-        // HIP and OpenCL compile for the shortest waves there are.
-        let wave = if arch.wave_sizes().contains(&WaveSize::Wave32) { 32 } else { 64 };
-        let lds = shader.lds * u32::try_from(shader.cus).unwrap_or(1);
-        self.plan.set_processor(Processor { name: chip.name, device, wave, lds, images: arch.has_images() });
+        self.plan.set_processor(processor(chip));
     }
 
     /// Compiles the programs that the cases need, in `tree`.
@@ -190,7 +209,10 @@ mod tests {
         std::fs::write(tree.path().join("usr/bin/hip-suite"), "").unwrap();
         assert!(matches!(asked(Some(&root), "hip-suite").unwrap(), Asked::Program));
         assert!(matches!(asked(Some(&root), "opencl-suite").unwrap(), Asked::Suite(_)));
-        for line in ["", "rocminfo", "./hip-suite", "/usr/bin/hip-suite"] {
+        assert!(matches!(asked(Some(&root), "ddp-loop 10").unwrap(), Asked::Own(_)));
+        std::fs::write(tree.path().join("usr/bin/ddp-loop"), "").unwrap();
+        assert!(matches!(asked(Some(&root), "ddp-loop 10").unwrap(), Asked::Program));
+        for line in ["", "rocminfo", "./hip-suite", "/usr/bin/hip-suite", "./ddp-loop"] {
             assert!(matches!(asked(Some(&root), line).unwrap(), Asked::Program), "{line}");
         }
     }
@@ -202,6 +224,8 @@ mod tests {
         assert!(unknown.contains("--list"), "{unknown}");
         let without = asked(None, "hip-suite").unwrap_err().to_string();
         assert!(without.contains("--image rocm"), "{without}");
+        let without = asked(None, "ddp-loop").unwrap_err().to_string();
+        assert!(without.contains("--image rccl"), "{without}");
     }
 
     #[test]
@@ -226,5 +250,12 @@ mod tests {
             let error = suite.compile(tree.path(), &Progress::silent()).unwrap_err().to_string();
             assert!(error.contains(compiler) && error.contains("--rootfs rocm"), "{error}");
         }
+        std::fs::write(tree.path().join("usr/bin/hipcc"), "").unwrap();
+        let Asked::Own(own) = asked(Some(&Root::Path(tree.path().to_owned())), "ddp-loop").unwrap() else {
+            panic!()
+        };
+        let chip = processor(belfry_device::chip::DEFAULT);
+        let error = own.compile(tree.path(), chip, &Progress::silent()).unwrap_err().to_string();
+        assert!(error.contains("rccl.h") && error.contains("--image rccl"), "{error}");
     }
 }

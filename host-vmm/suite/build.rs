@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 /// Folders of `tests/programs` that are the suite's, and the extensions of its files there.
-const FOLDERS: [(&str, &[&str]); 6] = [
+const FOLDERS: [(&str, &[&str]); 7] = [
     ("hip", &["hip", "h"]),
     ("hsa", &["c", "cl", "h"]),
     ("libdrm", &["c", "h"]),
     ("opencl", &["c", "h"]),
     ("process", &["hip", "c", "h"]),
+    ("rccl", &["hip"]),
     ("thunk", &["c", "cl", "h"]),
 ];
 /// Header that all of them share.

@@ -26,7 +26,7 @@ use super::size::{parse_links, parse_matrices, parse_size, parse_tier, parse_wai
 use super::trace::TraceArgs;
 use crate::exec::{self, ExecOptions, absent};
 use crate::output::{note, say};
-use crate::suite::{Asked, Place};
+use crate::suite::{self, Asked, Place};
 use plain::plain;
 
 /// Largest text of a plan of faults in bytes; the text is handed on in an environment variable.
@@ -129,7 +129,7 @@ pub(super) struct ExecArgs {
     /// The program and its arguments [default: a shell].
     ///
     /// `hip-suite`, `opencl-suite`, `hsa-suite` and `thunk-suite` are belfry's own suites of programs, compiled in the root
-    /// file system on first use; `hip-suite --help` lists their options.
+    /// file system on first use; `hip-suite --help` lists their options. `ddp-loop` is a program of belfry's own over RCCL.
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }
@@ -218,11 +218,13 @@ pub(super) fn execute(mut args: ExecArgs, asked: Option<Vec<OsString>>) -> anyho
         args.image = absent::image_with(&args.program, chip)?;
     }
     let named = args.image.clone().map(Root::Named).or(args.root.clone().map(Root::Path));
-    let mut suite = match Asked::new(Place::Exec, named.as_ref(), &args.program)? {
-        Asked::Program => None,
+    let (mut suite, mut own) = (None, None);
+    match Asked::new(Place::Exec, named.as_ref(), &args.program)? {
+        Asked::Program => {}
         Asked::Printed => return Ok(0),
-        Asked::Suite(suite) => Some(suite),
-    };
+        Asked::Suite(asked) => suite = Some(asked),
+        Asked::Own(program) => own = Some(program),
+    }
     if let Some(suite) = &mut suite {
         suite.set_chip(chip);
     }
@@ -292,6 +294,10 @@ pub(super) fn execute(mut args: ExecArgs, asked: Option<Vec<OsString>>) -> anyho
     let reports = args.json || sanitizing.is_some() || profiling.is_some() || strikes || recorded.is_some();
     if suite.is_none() && !reports && !args.trace.is_asked_for() {
         options.asked = asked.map(|options| exec::Asked { options, notice });
+    }
+    if let (Some(own), Some(tree)) = (own, &options.root) {
+        let program = own.compile(tree, suite::processor(chip), &Progress::new())?;
+        options.program.splice(..1, [program.into()]);
     }
     if let (Some(suite), Some(tree)) = (suite, &options.root) {
         return suite.compile(tree, &Progress::new())?.run(tree, device);

@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use belfry_device::chip::Model;
 use belfry_image::rootfs::{Recipe, RootFsError};
 use belfry_image::tools;
+use belfry_suite::Standalone;
 use belfry_suite::request::is_suite;
 
 /// File that every root file system with ROCm has: the compiler of HIP.
@@ -19,6 +20,9 @@ const COMPILER: &str = "hipcc";
 pub fn image_with(program: &[OsString], chip: &Model) -> Result<Option<String>, RootFsError> {
     let name = program.first().filter(|name| is_searched_for(name) && !is_in_path(name));
     let Some(name) = name.and_then(|name| name.to_str()) else { return Ok(None) };
+    if let Some(program) = Standalone::named(name) {
+        return Ok(Recipe::with_file(program.needs, chip.name)?.map(|recipe| recipe.name));
+    }
     let wanted = if is_suite(name) { COMPILER } else { name };
     Ok(Recipe::with_program(wanted, chip.name)?.map(|recipe| recipe.name))
 }
@@ -57,6 +61,9 @@ mod tests {
             let name = image("hip-suite", chip).unwrap_or_else(|| panic!("none for {chip}"));
             assert_eq!(name, image_for(chip));
             assert!(name.starts_with("rocm"), "{name}");
+            for program in ["ddp-loop", "rccl-UnitTests"] {
+                assert_eq!(image(program, chip).as_deref(), Some("rccl"), "{program} on {chip}");
+            }
         }
     }
 

@@ -12,6 +12,7 @@ mod namespace;
 mod parameters;
 mod pci;
 mod report;
+mod search;
 mod settings;
 mod tree;
 
@@ -38,6 +39,8 @@ use belfry_machine::Gpus;
 
 use crate::gdb::GdbAddress;
 use crate::inspect::{self, AskedOfProcess, InspectError, InspectOptions};
+
+use self::search::search_path;
 
 /// Errors before the program runs.
 #[derive(Debug, thiserror::Error)]
@@ -258,8 +261,8 @@ impl ExecOptions {
             }
         };
         command.env("LD_PRELOAD", preload).env(TREE_VARIABLE, &places.tree);
-        if self.root.is_some() {
-            command.env("PATH", search_path(std::env::var_os("PATH").as_deref()));
+        if let Some(root) = &self.root {
+            command.env("PATH", search_path(root, std::env::var_os("PATH").as_deref()));
         }
         match &places.summary {
             Some(summary) => command.env(SUMMARY_VARIABLE, summary),
@@ -369,22 +372,6 @@ fn asked_of_process(folder: PathBuf, options: &InspectOptions) -> Result<String,
     if asked.len() > MAX_ASKED { Err(ExecError::Asked(asked.len())) } else { Ok(asked) }
 }
 
-/// Makes the search path for programs in another root: directories of that root first, then those that it shares with
-/// this machine.
-///
-/// A `~/.local/bin` has programs for this machine, which stand first in many a `PATH`.
-fn search_path(own: Option<&OsStr>) -> OsString {
-    const SYSTEM: [&str; 6] = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
-    let own: Vec<PathBuf> = own.map(|path| std::env::split_paths(path).collect()).unwrap_or_default();
-    let (shared, mut path): (Vec<PathBuf>, Vec<PathBuf>) =
-        own.into_iter().partition(|directory| namespace::is_shared(directory));
-    let missing = SYSTEM.map(PathBuf::from).into_iter().filter(|directory| !path.contains(directory));
-    path.extend(missing.collect::<Vec<_>>());
-    path.extend(shared);
-    // A directory that was split from a list can be joined into one.
-    std::env::join_paths(path).unwrap_or_default()
-}
-
 /// Replaces this process by the program; returns only when that fails.
 pub fn replace(options: &ExecOptions) -> ExecError {
     match options.prepare(None) {
@@ -469,15 +456,5 @@ mod tests {
         let error = ExecError::from(belfry_code_folder::check(folder.path()).unwrap_err()).to_string();
         assert!(error.contains("may be written to by others: its mode is 777"), "{error}");
         assert!(error.contains("BELFRY_CACHE"), "{error}");
-    }
-
-    #[test]
-    fn programs_of_another_root_come_before_those_of_homes() {
-        let own = OsStr::new("/home/me/bin:/opt/rocm/bin:/usr/bin:relative:/root/.local/bin:/bin");
-        assert_eq!(
-            search_path(Some(own)),
-            "/opt/rocm/bin:/usr/bin:/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/sbin:/home/me/bin:relative:/root/.local/bin"
-        );
-        assert_eq!(search_path(None), "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
     }
 }

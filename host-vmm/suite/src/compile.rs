@@ -41,6 +41,8 @@ pub type Compiled = Result<PathBuf, CompileError>;
 const HIPRTC: &str = "/usr/lib/x86_64-linux-gnu/libhiprtc.so";
 /// The header of libhsakmt.
 const THUNK: &str = "usr/include/hsakmt/hsakmt.h";
+/// The header of RCCL.
+pub(crate) const RCCL: &str = "usr/include/rccl/rccl.h";
 
 /// Enters the tree in a namespace of its own and runs a script there; arguments: tree, sources, output folder, script.
 const ENTER: &str = r#"
@@ -138,6 +140,11 @@ fn check_compilers(tree: &Path, languages: &[Language]) -> Result<()> {
          the thunk to themselves",
         tree.display()
     );
+    ensure!(
+        !languages.contains(&Language::Rccl) || tree.join(RCCL).exists(),
+        "{} has no /{RCCL}; image rccl has RCCL: `--image rccl`",
+        tree.display()
+    );
     Ok(())
 }
 
@@ -214,6 +221,9 @@ fn script(tree: &Path, program: &Program) -> String {
                 "hipcc --offload-arch={processor} {gpu} -O2 -Wall -Wa,-I{MADE} {source} -o {MADE}/program {rtc}\n"
             )
         }
+        Language::Rccl => format!(
+            "hipcc --offload-arch={processor} {gpu} -O2 -Wall {source} -o {MADE}/program -lrccl -lpthread\n"
+        ),
         // The processor's side of a comparison contracts nothing that the device's side does not.
         Language::OpenCl => {
             format!("cc {gpu} -O2 -Wall -Wextra -ffp-contract=off {source} -o {MADE}/program -lOpenCL -lm\n")

@@ -14,6 +14,7 @@
 //! | what an outcome means | `verdict.rs` |
 //! | the processor that programs are compiled for | `processor.rs` |
 //! | all cases, and the parts that each of them needs | `plan.rs` |
+//! | programs that are run by names of their own, without cases | `standalone.rs` |
 //! | the suites as commands: their arguments and their output | `request.rs`, `console.rs` |
 
 pub mod absent;
@@ -26,6 +27,7 @@ pub mod processor;
 pub mod request;
 pub mod runner;
 pub mod sources;
+mod standalone;
 mod threads;
 pub mod tools;
 pub mod verdict;
@@ -37,3 +39,4 @@ pub use process::{Ended, Outcome};
 pub use processor::Processor;
 pub use request::{Action, Request};
 pub use runner::{Exec, Runner};
+pub use standalone::Standalone;

@@ -30,12 +30,22 @@ pub enum Language {
     ProcessC,
     /// C++ with kernels: a process's view of `belfry exec` itself.
     ProcessHip,
+    /// C++ with kernels and RCCL.
+    Rccl,
 }
 
 impl Language {
     /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::Hip, Self::OpenCl, Self::LibDrm, Self::Hsa, Self::Thunk, Self::ProcessC, Self::ProcessHip];
+    pub const ALL: [Self; 8] = [
+        Self::Hip,
+        Self::OpenCl,
+        Self::LibDrm,
+        Self::Hsa,
+        Self::Thunk,
+        Self::ProcessC,
+        Self::ProcessHip,
+        Self::Rccl,
+    ];
 
     /// The folder of `tests/programs`, and the group in the names of cases.
     #[must_use]
@@ -47,6 +57,7 @@ impl Language {
             Self::Hsa => "hsa",
             Self::Thunk => "thunk",
             Self::ProcessC | Self::ProcessHip => "process",
+            Self::Rccl => "rccl",
         }
     }
 
@@ -59,14 +70,14 @@ impl Language {
     /// The compiler its programs need.
     pub(crate) fn compiler(self) -> &'static str {
         match self {
-            Self::Hip | Self::ProcessHip => "hipcc",
+            Self::Hip | Self::ProcessHip | Self::Rccl => "hipcc",
             Self::OpenCl | Self::LibDrm | Self::Hsa | Self::Thunk | Self::ProcessC => "cc",
         }
     }
 
     fn extension(self) -> &'static str {
         match self {
-            Self::Hip | Self::ProcessHip => "hip",
+            Self::Hip | Self::ProcessHip | Self::Rccl => "hip",
             Self::OpenCl | Self::LibDrm | Self::Hsa | Self::Thunk | Self::ProcessC => "c",
         }
     }
@@ -104,6 +115,12 @@ impl Program {
         source(self.language, &self.name)
     }
 
+    /// The program of a source that has no cases and is run by a name of its own.
+    pub(crate) fn without_cases(language: Language, name: &str, processor: Processor) -> Self {
+        let (cases, embeds) = (Vec::new(), Vec::new());
+        Self { language, name: name.to_owned(), cases, embeds, gpus: 1, processor }
+    }
+
     /// Says whether its source has a word.
     pub(crate) fn names(&self, word: &str) -> bool {
         text(&self.source()).is_ok_and(|text| text.contains(word))
@@ -117,8 +134,8 @@ impl Program {
     pub fn files(&self) -> Result<Vec<(PathBuf, &'static str)>> {
         let mut files = vec![self.source()];
         files.extend(self.embeds.iter().map(|name| kernels(self.language, name)));
-        // Probes with kernels share the HIP programs' header.
-        let shared = (self.language == Language::ProcessHip).then_some("hip");
+        // Other programs with kernels share the HIP programs' header.
+        let shared = matches!(self.language, Language::ProcessHip | Language::Rccl).then_some("hip");
         for directory in ["", self.language.folder()].into_iter().chain(shared) {
             let names = names_with_extension(directory, "h");
             files.extend(names.iter().map(|name| Path::new(directory).join(format!("{name}.h"))));
@@ -249,8 +266,14 @@ mod tests {
         assert_eq!((gpus("// one\nGPUS 3\n"), gpus("// one\n// GPUS 3\nx")), (1, 3));
         let programs = programs().unwrap();
         let several: Vec<_> = programs.iter().filter(|program| program.gpus > 1).collect();
-        assert_eq!(several.iter().map(|program| &*program.name).collect::<Vec<_>>(), ["peers"]);
-        assert!(several[0].cases.iter().all(|case| case.starts_with("peers_")));
+        let of_hip = several.iter().filter(|program| program.language == Language::Hip);
+        let cases: usize = of_hip.map(|program| program.cases.len()).sum();
+        assert!(cases >= 50, "{cases} cases of HIP for several GPUs");
+        assert!(several.iter().any(|program| program.language == Language::Hsa));
+        for program in several {
+            assert!(program.name.starts_with("peers"), "{}", program.name);
+            assert!(program.cases.iter().all(|case| case.starts_with("peers_")), "{}", program.name);
+        }
     }
 
     #[test]

@@ -1,19 +1,6 @@
 // GPUS 2
 // Two GPUs of one program: each reaches the memory of the other one.
-#include "hip_cases.h"
-
-static const size_t COUNT = 20011;
-
-using Words = std::vector<uint32_t>;
-
-// Makes a device the current one, with access to the other one's memory.
-static void on(int device, bool with_access = true) {
-    HIP(hipSetDevice(device));
-    if (!with_access) return;
-    hipError_t error = hipDeviceEnablePeerAccess(1 - device, 0);
-    if (error != hipErrorPeerAccessAlreadyEnabled) expect_hip(__FILE__, __LINE__, "hipDeviceEnablePeerAccess", error, hipSuccess);
-    (void)hipGetLastError();
-}
+#include "peers.h"
 
 CASE(peers_access_is_enabled_once) {
     int count = 0;
@@ -96,11 +83,6 @@ CASE(peers_memcpy_without_access) {
     Buffer<uint32_t> second(Words(COUNT, 0));
     HIP(hipMemcpyPeer(second.data, 1, first.data, 0, second.bytes()));
     SAME_AS(second.read(), want);
-}
-
-__global__ void step(uint32_t* out, const uint32_t* in, size_t count) {
-    size_t i = blockIdx.x * size_t(blockDim.x) + threadIdx.x;
-    if (i < count) out[i] = in[i] * 5 + 1;
 }
 
 CASE(peers_kernels_read_and_write) {
@@ -206,6 +188,10 @@ CASE(peers_kernels_answer_each_other) {
     for (int device = 0; device < 2; device++) {
         on(device);
         HIP(hipDeviceSynchronize());
+    }
+    for (int device = 0; device < 2; device++) {
+        on(device);
+        // The other one's last store is here only after its kernel's end.
         uint32_t last = 0;
         HIP(hipMemcpy(&last, words[device], 4, hipMemcpyDeviceToHost));
         EQUAL(last, 2 * rounds);

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 pub use disk::{MODULES as DISK_MODULES, ROOM as DISK_ROOM, Root, RootDisk};
 pub use error::RootFsError;
 pub use own::{Wish, build};
-pub use recipe::Recipe;
+pub use recipe::{PROGRAMS_OF_ROCM, Recipe};
 
 use super::cache::{Cache, Manifest, PackageRecord};
 use super::fetch::{self, Apt, recipe_hash};

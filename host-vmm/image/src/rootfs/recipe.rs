@@ -23,10 +23,19 @@ const RECIPES: &[BuiltIn] = &[
         text: include_str!("recipes/rocm-exp.toml"),
         chips: &["gfx1100", "gfx942", "gfx1201"],
     },
+    BuiltIn {
+        name: "rccl",
+        text: include_str!("recipes/rccl.toml"),
+        chips: &["gfx1100", "gfx942", "gfx1201"],
+    },
     BuiltIn { name: "debian12", text: include_str!("recipes/debian12.toml"), chips: &[] },
     BuiltIn { name: "sid", text: include_str!("recipes/sid.toml"), chips: &[] },
     BuiltIn { name: "ubuntu-lts", text: include_str!("recipes/ubuntu-lts.toml"), chips: &[] },
 ];
+
+/// Folder of root file systems in which Debian's packages of ROCm have programs that are in no `PATH`, such as their
+/// tests: a folder for each package.
+pub const PROGRAMS_OF_ROCM: &str = "usr/libexec/rocm";
 
 /// A recipe that is built in.
 #[derive(Debug)]
@@ -106,16 +115,34 @@ impl Recipe {
         RECIPES.iter().map(|BuiltIn { name, text, .. }| Self::parse(name, text)).collect()
     }
 
-    /// The recipe whose tree has `program` in `/usr/bin`, and a ROCm that knows `chip`; none if no recipe promises both.
+    /// The recipe whose tree has `program` in `/usr/bin` or among [`PROGRAMS_OF_ROCM`], and a ROCm that knows `chip`; none
+    /// if no recipe promises both.
     ///
     /// # Errors
     ///
     /// A recipe that cannot be read.
     pub fn with_program(program: &str, chip: &str) -> Result<Option<Self>, RootFsError> {
-        let path = format!("usr/bin/{program}");
+        Self::first_promising(chip, |path| {
+            let own = path.strip_prefix(PROGRAMS_OF_ROCM).and_then(|rest| rest.strip_prefix('/'));
+            let own = own.and_then(|rest| rest.split_once('/')).map(|(_package, name)| name);
+            own.or_else(|| path.strip_prefix("usr/bin/")) == Some(program)
+        })
+    }
+
+    /// The recipe that promises a file of this path below the root, and a ROCm that knows `chip`; none if no recipe does.
+    ///
+    /// # Errors
+    ///
+    /// A recipe that cannot be read.
+    pub fn with_file(file: &str, chip: &str) -> Result<Option<Self>, RootFsError> {
+        Self::first_promising(chip, |path| path == file)
+    }
+
+    /// The first recipe for a chip with a promised path that is as wanted.
+    fn first_promising(chip: &str, is_wanted: impl Fn(&str) -> bool) -> Result<Option<Self>, RootFsError> {
         for BuiltIn { name, text, .. } in RECIPES.iter().filter(|known| known.chips.contains(&chip)) {
             let recipe = Self::parse(name, text)?;
-            if recipe.promises.contains(&path) {
+            if recipe.promises.iter().any(|path| is_wanted(path)) {
                 return Ok(Some(recipe));
             }
         }
@@ -220,7 +247,10 @@ mod tests {
     #[test]
     fn unknown_name_is_answered_with_the_known_ones() {
         let text = Recipe::named("rocky").unwrap_err().to_string();
-        assert!(text.contains("\"rocky\"") && text.contains("rocm, rocm-sid, rocm-exp, debian12"), "{text}");
+        assert!(
+            text.contains("\"rocky\"") && text.contains("rocm, rocm-sid, rocm-exp, rccl, debian12"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -230,6 +260,14 @@ mod tests {
             for program in ["rocminfo", "hipcc", "clinfo"] {
                 assert_eq!(found(program, chip).as_deref(), Some(name), "{program} on {chip}");
             }
+        }
+        for chip in ["gfx1100", "gfx942", "gfx1201"] {
+            assert_eq!(found("rccl-UnitTests", chip).as_deref(), Some("rccl"), "a package's own program");
+            let file = Recipe::with_file("usr/include/rccl/rccl.h", chip).unwrap();
+            assert_eq!(file.map(|recipe| recipe.name).as_deref(), Some("rccl"));
+        }
+        for (program, chip) in [("librccl1-tests/rccl-UnitTests", "gfx942"), ("librccl1-tests", "gfx942")] {
+            assert_eq!(found(program, chip), None, "{program}");
         }
         for (program, chip) in
             [("rocminfo", "gfx9000"), ("no-such-program", "gfx1100"), ("../bin/cc", "gfx1100")]
