@@ -1,10 +1,12 @@
 //! `cargo xtask isa-gen`: the encoding tables of `device/isa` from LLVM's target description.
 //!
-//! LLVM 19's AMDGPU TableGen files say bit by bit how every instruction is encoded and how it is written. The source
-//! package comes through a private apt (~165 MB), `llvm-tblgen-19 -dump-json` turns it into 420 MB of JSON (about a
-//! minute), and of that the records of each processor become its table in `device/isa/src/tables/`. They are committed, and so is
-//! `device/isa/src/inst/op.rs`, the operations of all of them. Operations of newer releases are added by hand (`target.rs`).
+//! LLVM 22's AMDGPU TableGen files say bit by bit how every instruction is encoded and how it is written. Debian 13's source
+//! package comes through a private apt (~200 MB), `llvm-tblgen-22 -dump-json` turns it into 490 MB of JSON (about a
+//! minute), and of that the records of each family's processors become its table in `device/isa/src/tables/`, in which each form
+//! has a mask of the processors that have it. `amend.rs` mends what the description has lost. The tables are committed, and so is
+//! `device/isa/src/inst/op.rs`, the operations of all of them.
 
+mod amend;
 mod emit;
 mod fixtures;
 mod forms;
@@ -37,10 +39,13 @@ pub(crate) fn run(root: &Path, json: Option<&Path>, work: Option<&Path>, check: 
     let records = AllRecords::read(&json)?;
     let (mut files, mut operations) = (Vec::new(), BTreeSet::new());
     for target in &TARGETS {
-        let tables = Tables::build(&records.of(target)?)?;
-        let own = tables.operations();
-        note!("{}: {} encodings of {} operations", target.processor, tables.form_count(), own.len());
-        operations.extend(own.into_iter().map(str::to_owned));
+        let mut tables = Tables::new(target);
+        let processors = target.processors().map(|processor| records.of(target, processor));
+        tables.add(&processors.collect::<Result<Vec<_>>>()?)?;
+        for (bit, processor) in target.processors().enumerate() {
+            note!("{processor}: {} encodings", tables.form_count(1 << bit));
+        }
+        operations.extend(tables.operations().into_iter().map(str::to_owned));
         files.push((format!("tables/{}.rs", target.file), emit::encodings(&tables)));
     }
     files.push(("inst/op.rs".to_owned(), emit::operations(&operations)));

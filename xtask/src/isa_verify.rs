@@ -55,9 +55,7 @@ pub(crate) fn write_vectors(root: &Path) -> Result<()> {
 
 /// Says in the environment of belfry-isa-verify where `llvm-mc` of each release is, where the environment here does not.
 fn name_llvm(verify: &mut Command) -> Result<()> {
-    for (variable, program) in
-        [("LLVM_MC", "llvm-mc-19"), ("LLVM_MC_22", "llvm-mc-22"), ("LLVM_MC_23", "llvm-mc-23")]
-    {
+    for (variable, program) in [("LLVM_MC", "llvm-mc-22"), ("LLVM_MC_23", "llvm-mc-23")] {
         if env::var_os(variable).is_none() {
             verify.env(variable, llvm::program(program)?);
         }

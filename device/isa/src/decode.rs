@@ -6,7 +6,7 @@
 mod code;
 mod number;
 
-use crate::encoding::{Decode, Flags, Form, Kind, Name, OperandSpec, Print, Segment, Table, Tables};
+use crate::encoding::{Decode, Flags, Form, Kind, Name, Segment, Table, Tables};
 use crate::fields;
 use crate::halves;
 use crate::inst::{
@@ -49,7 +49,7 @@ pub fn decode_for(arch: Arch, wave: WaveSize, bytes: &[u8]) -> Result<Inst, Deco
         if usize::from(table.bytes) > code.available {
             continue;
         }
-        let Some(index) = find(tables, table, wave, code.bits) else { continue };
+        let Some(index) = find(tables, table, (wave, tables::bit(arch)), code.bits) else { continue };
         let reader =
             Reader::new((tables, RegisterFile::of(arch)), &tables.forms[index], wave, table.bytes, code);
         match reader.inst(index) {
@@ -69,7 +69,7 @@ pub(crate) fn unreadable(arch: Arch, bytes: &[u8]) -> u32 {
 }
 
 /// Index of the form in `table` that the bits match.
-fn find(tables: &Tables, table: &Table, wave: WaveSize, bits: u128) -> Option<usize> {
+fn find(tables: &Tables, table: &Table, (wave, processor): (WaveSize, u8), bits: u128) -> Option<usize> {
     let bits = if table.bytes < 16 { bits & ((1 << (u32::from(table.bytes) * 8)) - 1) } else { bits };
     let first = usize::from(table.first);
     tables.groups[first..first + usize::from(table.len)].iter().find_map(|group| {
@@ -85,9 +85,12 @@ fn find(tables: &Tables, table: &Table, wave: WaveSize, bits: u128) -> Option<us
         forms[start..]
             .iter()
             .take_while(|form| selects(form) == key)
-            .position(|form| match wave {
-                WaveSize::Wave32 => !form.flags.has(Flags::W64),
-                WaveSize::Wave64 => !form.flags.has(Flags::W32),
+            .position(|form| {
+                let other = match wave {
+                    WaveSize::Wave32 => Flags::W64,
+                    WaveSize::Wave64 => Flags::W32,
+                };
+                form.processors & processor != 0 && !form.flags.has(other)
             })
             .map(|position| first + start + position)
     })
@@ -172,7 +175,6 @@ impl Reader {
                 }
             }
         }
-        self.sign_extensions(&mut inst, specs);
         inst.mods.op_sel |= halves::read(self.tables, form, self.code.bits);
         self.implied(&mut inst);
         if form.format == Format::Mimg {
@@ -205,26 +207,24 @@ impl Reader {
             Decode::AvMemory => self.vgpr(value & 0xff, width),
             Decode::SrcAgpr if value >= 256 => self.agpr(value - 256, width),
             Decode::SrcAv if value & ACC != 0 && value & 256 != 0 => self.agpr(value & 0xff, width),
-            Decode::SrcAv => self.source(value & !ACC, width, false),
-            Decode::SrcAgpr => self.source(value, width, false),
+            Decode::SrcAv => self.source(value & !ACC, width),
+            Decode::SrcAgpr => self.source(value, width),
             Decode::SdwaSrc if value < 256 => self.vgpr(value, width),
             Decode::SdwaSrc if value - 256 == LITERAL => Err(self.invalid()),
-            Decode::SdwaSrc => self.source(value - 256, width, false),
+            Decode::SdwaSrc => self.source(value - 256, width),
             Decode::SdwaVopcDst if value & 0x80 == 0 => Ok(Operand::Sgpr(self.file.vcc)),
-            Decode::SdwaVopcDst => self.source(value & 0x7f, 2, false),
+            Decode::SdwaVopcDst => self.source(value & 0x7f, 2),
             Decode::VgprT16 => Ok(self.half(inst, name, value)),
             Decode::SrcT16 if value >= 256 => Ok(self.half(inst, name, value - 256)),
             Decode::Src if value >= 256 && kind.class == "VS_32_Lo128" => {
                 Ok(self.half(inst, name, value - 256))
             }
-            Decode::Sgpr | Decode::Src | Decode::SrcT16 => self.source(value, width, false),
-            Decode::SrcDeferred if value >= 256 && kind.class == "VS_32_Lo128" => {
-                Ok(self.half(inst, name, value - 256))
-            }
-            Decode::SrcDeferred => self.source(value, width, true),
+            // LLVM takes what is no vector register for one.
+            Decode::Src if value < 256 && kind.class == "VGPR_16" => Err(self.invalid()),
+            Decode::Sgpr | Decode::Src | Decode::SrcT16 => self.source(value, width),
             Decode::Bool => match self.wave {
-                WaveSize::Wave32 => self.source(value, 1, false),
-                WaveSize::Wave64 => self.source(value, 2, false),
+                WaveSize::Wave32 => self.source(value, 1),
+                WaveSize::Wave64 => self.source(value, 2),
             },
             Decode::VopdDstY => {
                 let Operand::Vgpr(x) = inst.dst else { return Err(self.invalid()) };
@@ -269,7 +269,7 @@ impl Reader {
     }
 
     /// Source number `value`, `width` registers wide.
-    fn source(&mut self, value: u32, width: u32, deferred: bool) -> Result<Operand, DecodeError> {
+    fn source(&mut self, value: u32, width: u32) -> Result<Operand, DecodeError> {
         let width = width.max(1);
         Ok(match value {
             256.. => return self.vgpr(value - 256, width),
@@ -280,8 +280,9 @@ impl Reader {
                 Some(constant) => Operand::InlineFloat(constant),
                 None => return Err(self.invalid()),
             },
-            LITERAL if deferred => Operand::Literal(self.literal.ok_or_else(|| self.invalid())?),
             LITERAL => Operand::Literal(self.trailing_literal()?),
+            // The rest are registers of at most 64 bits.
+            _ if width > 2 => return Err(self.invalid()),
             235 => Operand::SharedBase,
             236 => Operand::SharedLimit,
             237 => Operand::PrivateBase,
@@ -298,13 +299,17 @@ impl Reader {
     /// Scalar register `number`, the first of `width`.
     fn scalar_register(&self, number: u8, width: u32) -> Option<Operand> {
         if self.file.bank(number).is_none() {
-            let whole = width == 1 || self.file.begins_any_width(number);
-            return (whole && self.file.names(number)).then_some(Operand::Sgpr(number));
+            let whole = match width {
+                1 => self.file.names(number),
+                2 => self.file.names(number) && self.file.begins_any_width(number),
+                _ => self.file.is_null(number),
+            };
+            return whole.then_some(Operand::Sgpr(number));
         }
         self.file.aligned(number, width).map(Operand::Sgpr)
     }
 
-    /// The dword after the encoding; one literal serves all operands.
+    /// The constant of the encoding, or the dword after it; one literal serves all operands.
     fn trailing_literal(&mut self) -> Result<u32, DecodeError> {
         if let Some(literal) = self.literal {
             return Ok(literal);
@@ -428,19 +433,6 @@ impl Reader {
             }
             if flags.has(Flags::ACC_Y) {
                 dual.src[2] = dual.dst;
-            }
-        }
-    }
-
-    /// Brings the modifiers of parts of integers, which are sign extensions, where [`Inst`] has them.
-    fn sign_extensions(&self, inst: &mut Inst, specs: &[OperandSpec]) {
-        let Some(sdwa) = &mut inst.sdwa else { return };
-        for (bit, name) in [(1, Name::Src0Modifiers), (2, Name::Src1Modifiers)] {
-            let extends =
-                |spec: &OperandSpec| spec.0 == name && self.tables.kind(*spec).print == Print::IntMods;
-            if specs.iter().any(extends) {
-                sdwa.sext |= inst.mods.neg & bit;
-                inst.mods.neg &= !bit;
             }
         }
     }

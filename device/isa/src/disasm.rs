@@ -177,7 +177,9 @@ impl Printer<'_> {
             Print::OpSelHi => self.packed(out, " op_sel_hi:[", self.inst.mods.op_sel_hi, true, false),
             Print::NegLo => self.packed(out, " neg_lo:[", self.inst.mods.neg, false, false),
             Print::NegHi => self.packed(out, " neg_hi:[", self.inst.mods.neg_hi, false, false),
-            Print::Operand | Print::U16ImmOperand | Print::U32ImmOperand if kind.decode != Decode::Imm => {
+            Print::Operand | Print::First | Print::U16ImmOperand | Print::U32ImmOperand
+                if kind.decode != Decode::Imm =>
+            {
                 self.operand(out, name, kind)
             }
             Print::ExpSrc0 | Print::ExpSrc1 | Print::ExpSrc2 | Print::ExpSrc3 => {
@@ -202,7 +204,7 @@ impl Printer<'_> {
         let Some(spec) = self.spec(source) else { return Ok(()) };
         let kind = self.tables.kind(spec);
         let neg = self.inst.mods.neg & bit != 0;
-        let sext = neg || self.inst.sdwa.is_some_and(|sdwa| sdwa.sext & bit != 0);
+        let sext = self.inst.sdwa.is_some_and(|sdwa| sdwa.sext & bit != 0);
         let abs = self.inst.mods.abs & bit != 0;
         let (open, close) = match print {
             Print::FpMods => {
@@ -256,7 +258,7 @@ impl Printer<'_> {
         let count = if wmma { 3 } else { SOURCES.iter().take_while(|(source, _)| self.has(*source)).count() };
         let value = |source: usize| self.has(SOURCES[source].1) && bits >> source & 1 != 0;
         let default = high && self.form.flags.has(Flags::PACKED);
-        let destination = destination && count > 0;
+        let destination = destination && count > 0 && (self.has(Name::Vdst) || self.has(Name::Sdst));
         if (0..count).all(|source| value(source) == default) && !(destination && bits & 8 != 0) {
             return Ok(());
         }
@@ -367,6 +369,8 @@ impl Printer<'_> {
             Print::WaitVDST => write!(out, " wait_vdst:{}", imm >> 16 & 15),
             Print::WaitVAVDst => write!(out, " wait_va_vdst:{}", imm >> 16 & 15),
             Print::WaitVMVSrc => write!(out, " wait_vm_vsrc:{}", imm >> 20 & 15),
+            Print::BitOp3 if imm > 10 => write!(out, " bitop3:{imm:#x}"),
+            Print::BitOp3 if imm != 0 => write!(out, " bitop3:{imm}"),
             Print::ByteSel if imm != 0 => write!(out, " byte_sel:{imm}"),
             Print::IndexKey8bit | Print::IndexKey16bit if imm != 0 => write!(out, " index_key:{imm}"),
             Print::WaitEXP => write!(out, " wait_exp:{}", imm & 15),
@@ -380,6 +384,9 @@ impl Printer<'_> {
     /// Temporal hint and scope.
     fn cache_policy(&self, out: Out<'_, '_>) -> fmt::Result {
         let mem = &self.inst.mem;
+        if mem.scale_offset {
+            out.write_str(" scale_offset")?;
+        }
         let (stores, atomic) = (self.form.flags.has(Flags::STORES), self.form.flags.has(Flags::ATOMIC));
         let th = if atomic {
             symbolic::atomic_hint(mem.th, mem.scope)
@@ -395,7 +402,8 @@ impl Printer<'_> {
         }
         out.write_str(
             ["", " scope:SCOPE_SE", " scope:SCOPE_DEV", " scope:SCOPE_SYS"][usize::from(mem.scope & 3)],
-        )
+        )?;
+        out.write_str(if mem.non_volatile { " nv" } else { "" })
     }
 
     /// Returns true if the first operands have registers of 64 bits.

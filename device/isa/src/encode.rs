@@ -9,6 +9,9 @@ use crate::tables;
 
 /// Source number that asks for a literal.
 const LITERAL: u32 = 255;
+/// Bits of a cache policy with hints (LLVM's `CPol::NV` and `CPol::SCAL`).
+pub(crate) const NON_VOLATILE: u32 = 1 << 5;
+pub(crate) const SCALE_OFFSET: u32 = 1 << 11;
 
 /// Why an instruction has no encoding.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
@@ -47,7 +50,7 @@ impl Encoded {
     }
 }
 
-/// Encodes `inst` in its own form. Bits that no operand of the form has a meaning for are as LLVM 19 writes them, 0 nearly all.
+/// Encodes `inst` in its own form. Bits that no operand of the form has a meaning for are as LLVM 22 writes them, 0 nearly all.
 /// So of all words that decode to one instruction this gives one, and that decodes to it as well.
 ///
 /// # Errors
@@ -60,6 +63,9 @@ pub fn encode(arch: Arch, inst: &Inst) -> Result<Encoded, EncodeError> {
     let (bytes, _) = shape(tables, inst.form).ok_or(unknown)?;
     let mut bits = form.value;
     let mut trailing = None;
+    // Sources share the constant of an encoding that has one.
+    let own_constant =
+        tables.operands_of(form).iter().any(|&spec| tables.kind(spec).decode == Decode::Literal);
     for &spec in tables.operands_of(form) {
         let field = tables.field(spec);
         if field.is_empty() {
@@ -79,6 +85,7 @@ pub fn encode(arch: Arch, inst: &Inst) -> Result<Encoded, EncodeError> {
                     | Decode::SrcAv
                     | Decode::SrcAgpr,
                 ) = (operand, kind.decode)
+                    && !own_constant
                 {
                     trailing = Some(literal);
                 }
@@ -148,7 +155,9 @@ pub fn unused_bits(arch: Arch, inst: &Inst) -> u128 {
         for group in &tables.groups[first..first + usize::from(table.len)] {
             let first = usize::from(group.first);
             let forms = &tables.forms[first..first + usize::from(group.len)];
-            if group.mask & !used != 0 && forms.iter().any(|other| other.op == form.op) {
+            if group.mask & !used != 0
+                && forms.iter().any(|other| other.op == form.op && other.processors & form.processors != 0)
+            {
                 used |= group.mask;
             }
         }
@@ -253,7 +262,7 @@ fn number(policy: CachePolicy, inst: &Inst, name: Name) -> u32 {
                 _ => sdwa.src_sel[1],
             })
         }
-        Name::ByteSel | Name::IndexKey8bit | Name::IndexKey16bit => inst.imm,
+        Name::Bitop3 | Name::ByteSel | Name::IndexKey8bit | Name::IndexKey16bit => inst.imm,
         Name::Imm => match inst.src[0] {
             Operand::Literal(value) => value,
             _ => 0,
@@ -263,7 +272,12 @@ fn number(policy: CachePolicy, inst: &Inst, name: Name) -> u32 {
         Name::Cpol => match policy {
             CachePolicy::Bits => bit(mem.glc) | bit(mem.slc) << 1 | bit(mem.dlc) << 2,
             CachePolicy::Scopes => bit(mem.glc) | bit(mem.slc) << 1 | bit(mem.dlc) << 4,
-            CachePolicy::Hints => u32::from(mem.th) | u32::from(mem.scope) << 3,
+            CachePolicy::Hints => {
+                let more = [(mem.non_volatile, NON_VOLATILE), (mem.scale_offset, SCALE_OFFSET)];
+                more.iter().filter(|(set, _)| *set).fold(0, |policy, (_, bit)| policy | bit)
+                    | u32::from(mem.th)
+                    | u32::from(mem.scope) << 3
+            }
         },
         Name::Gds => bit(mem.gds),
         Name::Format => u32::from(mem.format),
@@ -298,7 +312,8 @@ fn dpp(inst: &Inst, name: Name) -> u32 {
     }
 }
 
-/// Source modifier bits: 0 negate, 1 absolute or negate high, 2 `op_sel`, 3 `op_sel_hi` or `op_sel` of the destination.
+/// Source modifier bits: 0 negate, 1 absolute or negate high, 2 `op_sel`, 3 `op_sel_hi` or `op_sel` of the destination, 4
+/// extend the sign.
 fn modifiers(inst: &Inst, source: u32) -> u32 {
     let mods = &inst.mods;
     let bit = |mask: u8| u32::from(mask) >> source & 1;
@@ -308,5 +323,5 @@ fn modifiers(inst: &Inst, source: u32) -> u32 {
         (bit(mods.abs), u32::from(mods.op_sel) >> 3 & 1)
     };
     let sext = inst.sdwa.map_or(0, |sdwa| bit(sdwa.sext));
-    bit(mods.neg) | sext | second << 1 | bit(mods.op_sel) << 2 | fourth << 3
+    bit(mods.neg) | second << 1 | bit(mods.op_sel) << 2 | fourth << 3 | sext << 4
 }

@@ -10,7 +10,7 @@ use crate::inst::{Format, Op};
 #[derive(Debug)]
 pub(crate) struct Tables {
     pub(crate) cache_policy: CachePolicy,
-    /// VOP3 has `OPSEL` for all operations of 16 bits.
+    /// VOP3 has `OPSEL` for operations of 16 bits whose forms have no operand for it.
     pub(crate) has_halves: bool,
     /// In the order they are searched: long encodings first, because a long form can hide behind a short one's opcode.
     pub(crate) tables: &'static [Table],
@@ -83,6 +83,8 @@ pub(crate) struct Form {
     /// Index into [`Tables::operands`].
     pub(crate) operands: u16,
     pub(crate) flags: Flags,
+    /// Bit *n*: processor *n* of the family has it. [`crate::tables::bit`] is that of an architecture.
+    pub(crate) processors: u8,
 }
 
 /// Properties of a form.
@@ -200,6 +202,8 @@ pub(crate) struct Kind {
     pub(crate) width: u8,
     /// Type of an inline constant or literal in its place.
     pub(crate) imm: Imm,
+    /// True of two halves whose constants are inline ones, to which LLVM compares the low half of a literal.
+    pub(crate) inline: bool,
     pub(crate) print: Print,
     /// LLVM's name of the register class the operand must be in, empty when it is no register.
     pub(crate) class: &'static str,
@@ -230,8 +234,6 @@ pub(crate) enum Decode {
     Sgpr,
     /// A source: SGPR, constant, literal or VGPR.
     Src,
-    /// A source whose literal is the instruction's own constant.
-    SrcDeferred,
     /// A lane mask: one SGPR in waves of 32, two in waves of 64.
     Bool,
     /// Half a VGPR, bit 7 selecting the high half.
@@ -276,6 +278,7 @@ pub enum Imm {
 #[expect(clippy::upper_case_acronyms, reason = "names are LLVM's")]
 pub(crate) enum Print {
     Operand,
+    First,
     Branch,
     FpMods,
     IntMods,
@@ -304,6 +307,7 @@ pub(crate) enum Print {
     NegLo,
     NegHi,
     SDelayALU,
+    BitOp3,
     Endpgm,
     Hwreg,
     SendMsg,
@@ -365,12 +369,13 @@ macro_rules! names {
 }
 
 names! {
-    A16 "a16", Abid "abid", Addr "addr", Attr "attr", Attrchan "attrchan", BankMask "bank_mask", Blgp "blgp", BoundCtrl "bound_ctrl",
+    A16 "a16", Abid "abid", Addr "addr", Attr "attr", Attrchan "attrchan", BankMask "bank_mask", Bitop3 "bitop3", Blgp "blgp", BoundCtrl "bound_ctrl",
     ByteSel "byte_sel", Cbsz "cbsz", Clamp "clamp", Cpol "cpol", D16 "d16", Data0 "data0", Data1 "data1", Dim "dim", Dmask "dmask", Dpp8 "dpp8",
-    DppCtrl "dpp_ctrl", DstSel "dst_sel", DstUnused "dst_unused", En "en", Fi "fi", Format "format", Gds "gds", Idx "idx", Imm "imm", ImmDeferred "immDeferred",
+    DppCtrl "dpp_ctrl", DstSel "dst_sel", DstUnused "dst_unused", En "en", Fi "fi", Format "format", Gds "gds", Idx "idx", Imm "imm", ImmX "immX",
     IndexKey8bit "index_key_8bit", IndexKey16bit "index_key_16bit",
     Lwe "lwe", NegHi "neg_hi", NegLo "neg_lo", Offset "offset", Offset0 "offset0", Offset1 "offset1", Omod "omod",
     OpSel "op_sel", OpSelHi "op_sel_hi", R128 "r128", RowMask "row_mask", Rsrc "rsrc", Saddr "saddr", Samp "samp", Sbase "sbase",
+    ScaleSrc0 "scale_src0", ScaleSrc1 "scale_src1",
     Sdata "sdata", Sdst "sdst", Simm16 "simm16", Soffset "soffset", Src0 "src0", Src0Modifiers "src0_modifiers", Src0Sel "src0_sel",
     Src0X "src0X", Src0Y "src0Y", Src1 "src1", Src1Modifiers "src1_modifiers", Src1Sel "src1_sel", Src2 "src2",
     Src2Modifiers "src2_modifiers", Src3 "src3", Srsrc "srsrc", Ssamp "ssamp", Tfe "tfe", Tgt "tgt", Unorm "unorm",

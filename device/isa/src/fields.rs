@@ -28,7 +28,7 @@ pub(crate) fn operand(form: &Form, inst: &Inst, name: Name, kind: &Kind) -> Oper
         Name::Vaddr1 | Name::Vaddr2 | Name::Vaddr3 | Name::Vaddr4 => {
             Operand::Vgpr((inst.mem.offset >> address_shift(name)) as u8)
         }
-        Name::Imm | Name::ImmDeferred => constant(inst),
+        Name::Imm | Name::ImmX => constant(inst),
         Name::VdstY => inst.dual.map_or(Operand::None, |dual| dual.dst),
         Name::Src0Y => inst.dual.map_or(Operand::None, |dual| dual.src[0]),
         Name::Vsrc1Y => inst

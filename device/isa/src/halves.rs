@@ -1,9 +1,9 @@
 //! Halves of registers that VOP3 encodes in `OPSEL` and that the tables have no operand for.
 //!
-//! The target description (LLVM 19) reads most 16-bit operations of VOP3 as if they always took low halves; newer ones and the
-//! hardware have `OPSEL` there (AMD, "RDNA3 Instruction Set Architecture", VOP3: "OPSEL: operation select for 16-bit math").
-//! Compilers use it: clang 20 and later write `v_mul_lo_u16 v1.l, v1.h, 3` and `v_cvt_f16_f32_e64 v1.h, v2`.
-//! `tests/data/true16.txt` has what LLVM 21 says of each operation. The disassembler's text is that of the target
+//! The target description (LLVM 22) reads most 16-bit operations of gfx1201's VOP3 as if they always took low halves; that of
+//! gfx1100 and the hardware have `OPSEL` there (AMD, "RDNA3 Instruction Set Architecture", VOP3: "OPSEL: operation select for
+//! 16-bit math"). Compilers use it: clang 20 and later write `v_mul_lo_u16 v1.l, v1.h, 3` and `v_cvt_f16_f32_e64 v1.h, v2`.
+//! `tests/data/true16.txt` has what LLVM 21 says of each operation. The disassembler's text for gfx1201 is that of the target
 //! description, without these halves.
 
 use crate::encoding::scatter;
@@ -59,7 +59,7 @@ const fn halves(op: Op) -> u8 {
             | Op::V_CMPX_LT_I16 | Op::V_CMPX_LT_U16 | Op::V_CMPX_NE_I16 | Op::V_CMPX_NE_U16 => 0b1111,
         Op::V_ADD_F16 | Op::V_SUB_F16 | Op::V_SUBREV_F16 | Op::V_MUL_F16 | Op::V_MAX_F16 | Op::V_MIN_F16
             | Op::V_MAX_NUM_F16 | Op::V_MIN_NUM_F16 | Op::V_MAXIMUM_F16 | Op::V_MINIMUM_F16
-            | Op::V_LDEXP_F16 | Op::V_CNDMASK_B16 => 0b1011,
+            | Op::V_FMAC_F16 | Op::V_LDEXP_F16 | Op::V_CNDMASK_B16 => 0b1011,
         Op::V_CEIL_F16 | Op::V_COS_F16 | Op::V_EXP_F16 | Op::V_FLOOR_F16 | Op::V_FRACT_F16
             | Op::V_FREXP_EXP_I16_F16 | Op::V_FREXP_MANT_F16 | Op::V_LOG_F16 | Op::V_RCP_F16
             | Op::V_RNDNE_F16 | Op::V_RSQ_F16 | Op::V_SIN_F16 | Op::V_SQRT_F16 | Op::V_TRUNC_F16

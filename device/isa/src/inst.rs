@@ -29,7 +29,7 @@
 //!
 //! An absent operand is [`Operand::None`]: SADDR `off`, VADDR `off`, an SMEM without SOFFSET.
 //!
-//! Register numbers and field names are those of LLVM 19's AMDGPU TableGen description (`SIRegisterInfo.td`,
+//! Register numbers and field names are those of LLVM 22's AMDGPU TableGen description (`SIRegisterInfo.td`,
 //! `VOPInstructions.td`, `FLATInstructions.td`, …). Formats of the GFX12 encoding family that only hold the same in other places
 //! have the older names: VFLAT, VGLOBAL and VSCRATCH are FLAT, GLOBAL and SCRATCH, VBUFFER is MUBUF or MTBUF, VDSDIR is LDSDIR
 //! and VEXPORT is EXP.
@@ -160,7 +160,6 @@ impl Op {
                 | Op::S_BARRIER_INIT
                 | Op::S_BARRIER_JOIN
                 | Op::S_GET_BARRIER_STATE
-                | Op::S_WAKEUP_BARRIER
         )
     }
 }
@@ -350,6 +349,10 @@ pub struct MemFields {
     pub th: u8,
     /// Scope: 0 compute unit, 1 shader engine, 2 device, 3 system.
     pub scope: u8,
+    /// gfx12: a hint that what is read does not change meanwhile. It changes nothing where there are no caches.
+    pub non_volatile: bool,
+    /// gfx12: a bit that scales an offset on later chips.
+    pub scale_offset: bool,
     /// DS: global data share.
     pub gds: bool,
     /// MUBUF/MTBUF: VADDR holds an offset.

@@ -4,7 +4,7 @@ use belfry_isa::decode::{decode, decode_for};
 use belfry_isa::disasm::{Disassembly, disassemble};
 use belfry_isa::encode::unused_bits;
 use belfry_isa::inst::{Arch, DecodeError, Inst, Op, WaveSize};
-use belfry_isa::tables::patterns;
+use belfry_isa::tables::{foreign_patterns, patterns};
 use proptest::prelude::*;
 
 fn bytes(hex: &str) -> Vec<u8> {
@@ -81,7 +81,7 @@ fn llvm_vectors_disassemble_as_llvm_does() {
 }
 
 #[test]
-fn operations_that_were_added_disassemble_as_newer_releases_of_llvm_do() {
+fn s_alloc_vgpr_is_an_operation_of_gfx1201_alone() {
     const TEXTS: &str = "*\tc05380be\ts_alloc_vgpr 64\n*\t055380be\ts_alloc_vgpr s5\n*\tff5380be35120000\ts_alloc_vgpr 0x1235\n";
     assert_eq!(check(Arch::Gfx1201, TEXTS), (6, Vec::new()));
     assert!(decode(Arch::Gfx1100, &bytes("055380be")).is_err(), "gfx1100 has no such operation");
@@ -94,12 +94,15 @@ fn every_pattern_decodes_to_its_operation() {
     }
 }
 
+/// Bits that are set in operands to reach an encoding: none, so that they are registers 0; the marker of DPP8, which is part of one;
+/// vector registers in eight bytes, for sources that can be nothing else.
+const MARKERS: [u128; 4] = [0, 0xe9, 0xe9 << 32, 0x100 << 32 | 0x100 << 41 | 0x100 << 50];
+
 /// Operations of encodings that no code decodes to.
 fn unreachable(arch: Arch) -> Vec<Op> {
-    // Zero operands are registers 0 throughout, but for DPP8, whose marker is part of an operand.
     for pattern in patterns(arch) {
         for &wave in arch.wave_sizes() {
-            for marker in [0, 0xe9, 0xe9 << 32] {
+            for marker in MARKERS {
                 let code = (pattern.value | marker & !pattern.mask).to_le_bytes();
                 if let Ok(inst) = decode_for(arch, wave, &code)
                     && (inst.op, inst.format) == (pattern.op, pattern.format)
@@ -111,13 +114,35 @@ fn unreachable(arch: Arch) -> Vec<Op> {
     }
     let decoded = |pattern: &belfry_isa::tables::Pattern| {
         arch.wave_sizes().iter().any(|&wave| {
-            [0, 0xe9, 0xe9 << 32].iter().any(|marker| {
+            MARKERS.iter().any(|marker| {
                 let code = (pattern.value | marker & !pattern.mask).to_le_bytes();
                 decode_for(arch, wave, &code).is_ok_and(|inst| inst.op == pattern.op)
             })
         })
     };
     patterns(arch).filter(|pattern| !decoded(pattern)).map(|pattern| pattern.op).collect()
+}
+
+#[test]
+fn forms_that_other_processors_of_the_family_have_are_not_decoded() {
+    // gfx950 beside gfx942, gfx1151 beside gfx1100.
+    for (arch, count, op) in [
+        (Arch::Gfx942, 100.., Some(Op::V_BITOP3_B32)),
+        (Arch::Gfx1100, 50.., Some(Op::S_ADD_F32)),
+        (Arch::Gfx1201, 0.., None),
+    ] {
+        let own: Vec<Op> = patterns(arch).map(|pattern| pattern.op).collect();
+        let foreign: Vec<_> = foreign_patterns(arch).filter(|pattern| !own.contains(&pattern.op)).collect();
+        assert!(count.contains(&foreign.len()), "{arch:?}: {}", foreign.len());
+        assert!(op.is_none_or(|op| foreign.iter().any(|pattern| pattern.op == op)), "{arch:?}: no {op:?}");
+        for pattern in &foreign {
+            for (&wave, marker) in arch.wave_sizes().iter().flat_map(|wave| MARKERS.map(|at| (wave, at))) {
+                let code = (pattern.value | marker & !pattern.mask).to_le_bytes();
+                let decoded = decode_for(arch, wave, &code).ok().filter(|inst| inst.op == pattern.op);
+                assert_eq!(decoded, None, "{arch:?}");
+            }
+        }
+    }
 }
 
 #[test]

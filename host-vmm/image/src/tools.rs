@@ -43,8 +43,8 @@ const LLVM: Llvm = Llvm {
     packages: &["clang-19", "lld-19", "llvm-19"],
     programs: &[("clang-19", "clang"), ("ld.lld-19", "lld"), ("ld.lld", "lld"), ("llvm-mc-19", "llvm-mc")],
 };
-/// One between these, with the programs that read its description of instructions.
-const SECOND_LLVM: Llvm = Llvm {
+/// The one that the instruction tables are made from and compared with.
+const TABLES_LLVM: Llvm = Llvm {
     number: 22,
     artifact: "llvm-22",
     debian: TRIXIE.codename,
@@ -78,8 +78,8 @@ pub fn llvm(cache: &Cache, freshness: Freshness, progress: &Progress) -> Result<
 /// # Errors
 ///
 /// Packages that cannot be had, with what to do.
-pub fn second_llvm(cache: &Cache, freshness: Freshness, progress: &Progress) -> Result<PathBuf, FetchError> {
-    obtain_llvm(&SECOND_LLVM, cache, freshness, progress)
+pub fn tables_llvm(cache: &Cache, freshness: Freshness, progress: &Progress) -> Result<PathBuf, FetchError> {
+    obtain_llvm(&TABLES_LLVM, cache, freshness, progress)
 }
 
 /// Fetches LLVM 23, some 120 MB of Debian sid, or finds it in the cache: the directory of `llvm-mc-23`.
@@ -342,7 +342,7 @@ mod tests {
             "{clang:?}"
         );
         assert_eq!(run("clang-19", "-cc1").len(), 6, "a start by itself is left alone");
-        for llvm in [&SECOND_LLVM, &NEWER_LLVM] {
+        for llvm in [&TABLES_LLVM, &NEWER_LLVM] {
             let newer = tempfile::tempdir().unwrap();
             finish(llvm, newer.path()).unwrap();
             let number = llvm.number;

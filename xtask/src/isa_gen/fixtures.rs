@@ -7,13 +7,17 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
+
+use crate::llvm;
 
 use super::source;
 use super::target::{TARGETS, Target};
 
+/// Program that gives the texts.
+const MC: &str = "llvm-mc-22";
 /// Folder with kernels and their committed objects.
 const KERNELS: &str = "guest-runtime/kernels";
 /// Kernels that are compiled for waves of 64 as well. The others use instructions or libraries of one size.
@@ -30,8 +34,7 @@ pub(crate) fn run(root: &Path, work: &Path) -> Result<()> {
     let mut files = Vec::new();
     for target in &TARGETS {
         files.push((format!("kernels-{}.txt", target.file), kernels(root, target)?));
-        let vectors = if target.has_own_tests { vectors(&tree, target)? } else { judged(&tree, target)? };
-        files.push((format!("llvm-{}.txt", target.file), vectors));
+        files.push((format!("llvm-{}.txt", target.file), vectors(&tree, target)?));
     }
     for (name, text) in files {
         let path = directory.join(name);
@@ -50,7 +53,7 @@ fn kernels(root: &Path, target: &Target) -> Result<String> {
     let processor = target.processor;
     let mut out = format!(
         "# Written by `cargo xtask isa fixtures`: every distinct instruction of this project's kernels as clang-19 compiles\n\
-         # them for {processor}, with the text llvm-mc-19 gives it.\n",
+         # them for {processor}, with the text llvm-mc-22 gives it.\n",
     );
     let scratch = std::env::temp_dir().join(format!("belfry-isa-{}", std::process::id()));
     fs::create_dir_all(&scratch)?;
@@ -89,7 +92,7 @@ fn kernels(root: &Path, target: &Target) -> Result<String> {
 
 /// Compiles a kernel for waves of 64. Returns true if it compiles.
 fn compile(target: &Target, source: &Path, object: &Path) -> Result<bool> {
-    let mut compiler = Command::new("clang-19");
+    let mut compiler = Command::new(llvm::program("clang-19")?);
     if source.file_stem().is_none_or(|stem| stem != "bench") {
         compiler.arg("-include").arg(source.with_file_name("hdr.h"));
     }
@@ -114,27 +117,18 @@ fn listing(
     scratch: &Path,
 ) -> Result<()> {
     let text = scratch.join("text");
-    let status = Command::new("llvm-objcopy-19")
+    let status = Command::new(llvm::program("llvm-objcopy-22")?)
         .args(["-O", "binary", "--only-section=.text"])
         .args([object, &text])
         .status()
-        .context("running llvm-objcopy-19")?;
+        .context("running llvm-objcopy-22")?;
     ensure!(status.success(), "no .text in {}", object.display());
     let code = fs::read(&text)?;
     let bytes: Vec<String> = code.iter().map(|byte| format!("{byte:#04x}")).collect();
     let input = scratch.join("input");
     fs::write(&input, format!("[{}]\n", bytes.join(",")))?;
-    let sizes =
-        if waves == "64" { "-wavefrontsize32,+wavefrontsize64" } else { "+wavefrontsize32,-wavefrontsize64" };
-    let output = Command::new("llvm-mc-19")
-        .args(["--disassemble", "-triple=amdgcn-amd-amdhsa", "-show-encoding"])
-        .arg(format!("-mcpu={}", target.processor))
-        .args((!target.only_waves_of_64).then(|| format!("-mattr={sizes}")))
-        .arg(&input)
-        .stderr(Stdio::null())
-        .output()
-        .context("running llvm-mc-19")?;
-    ensure!(output.status.success(), "llvm-mc-19 does not know all of {}", object.display());
+    let output = listed(target, waves, &input)?;
+    ensure!(output.status.success(), "{MC} does not know all of {}", object.display());
     let code: String = code.iter().map(|byte| format!("{byte:02x}")).collect();
     let mut rest = code.as_str();
     for line in String::from_utf8(output.stdout)?.lines() {
@@ -151,22 +145,37 @@ fn listing(
             out.push_str(&line);
         }
     }
-    ensure!(rest.is_empty(), "llvm-mc-19 encodes {} differently", object.display());
+    ensure!(rest.is_empty(), "{MC} encodes {} differently", object.display());
     Ok(())
 }
 
-/// A sample of the encodings in LLVM's tests of older processors that this one has too, with its texts.
-fn judged(tree: &Path, target: &Target) -> Result<String> {
-    let processor = target.processor;
+/// The listing of a file of bytes by `llvm-mc`, in waves of one size.
+fn listed(target: &Target, waves: &str, input: &Path) -> Result<Output> {
+    let sizes =
+        if waves == "64" { "-wavefrontsize32,+wavefrontsize64" } else { "+wavefrontsize32,-wavefrontsize64" };
+    Command::new(llvm::program(MC)?)
+        .args(["--disassemble", "-triple=amdgcn-amd-amdhsa", "-show-encoding"])
+        .arg(format!("-mcpu={}", target.processor))
+        .args((!target.only_waves_of_64).then(|| format!("-mattr={sizes}")))
+        .arg(input)
+        .stderr(Stdio::null())
+        .output()
+        .with_context(|| format!("running {MC}"))
+}
+
+/// A sample of the encodings in LLVM's tests that the processor has, with its texts: those of the tests are for other
+/// processors and settings as well.
+fn vectors(tree: &Path, target: &Target) -> Result<String> {
+    let (processor, family) = (target.processor, target.vectors[0].trim_end_matches('_'));
     let mut out = format!(
-        "# Every eighth encoding in LLVM 19's tests of gfx9 below test/MC that {processor} has, with the text that llvm-mc gives it\n\
-         # for that, written by `cargo xtask isa fixtures`.\n\
+        "# Every eighth encoding in LLVM 22's tests of {family} below test/MC that {processor} has, with the text that llvm-mc-22\n\
+         # gives it for that, written by `cargo xtask isa fixtures`.\n\
          #\n\
          # Part of the LLVM Project, under the Apache License v2.0 with LLVM Exceptions.\n\
          # See https://llvm.org/LICENSE.txt for license information.\n\
          # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception\n",
     );
-    let mut codes = Vec::new();
+    let (mut codes, mut seen) = (Vec::new(), BTreeSet::new());
     for directory in ["llvm/test/MC/Disassembler/AMDGPU", "llvm/test/MC/AMDGPU"] {
         let mut files: Vec<PathBuf> =
             fs::read_dir(tree.join(directory))?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
@@ -181,50 +190,57 @@ fn judged(tree: &Path, target: &Target) -> Result<String> {
                 let Some((_, rest)) = line.split_once("encoding: [") else { continue };
                 if let Some((bytes, _)) = rest.split_once(']')
                     && let Ok(code) = hex(bytes)
-                    && !codes.contains(&code)
+                    && seen.insert(code.clone())
                 {
                     codes.push(code);
                 }
             }
         }
     }
-    for codes in codes.chunks(2_000) {
-        for (code, text) in codes.iter().zip(texts(processor, codes)?).step_by(STRIDE) {
-            if let Some(text) = text.filter(|text| !text.contains("/*Invalid")) {
-                writeln!(out, "64\t{code}\t{text}")?;
-            }
+    let codes: Vec<String> = codes.into_iter().step_by(STRIDE).collect();
+    let mut sizes = Vec::new();
+    for waves in if target.only_waves_of_64 { &["64"][..] } else { &["32", "64"] } {
+        let mut all = Vec::new();
+        for codes in codes.chunks(1_000) {
+            all.extend(texts(target, waves, codes)?);
+        }
+        sizes.push((*waves, all));
+    }
+    for (index, code) in codes.iter().enumerate() {
+        let known = |text: &&String| !text.contains("/*Invalid");
+        let texts: Vec<_> = sizes
+            .iter()
+            .filter_map(|(waves, all)| Some((*waves, all[index].as_ref().filter(known)?)))
+            .collect();
+        match &texts[..] {
+            [(_, first), (_, second)] if first == second => writeln!(out, "*\t{code}\t{first}")?,
+            texts => texts.iter().try_for_each(|(waves, text)| writeln!(out, "{waves}\t{code}\t{text}"))?,
         }
     }
     Ok(out)
 }
 
 /// Text of `llvm-mc` for each code; `None` for a code that is not one instruction.
-fn texts(processor: &str, codes: &[String]) -> Result<Vec<Option<String>>> {
-    const END: &str = "[0x5a,0x5a,0x8d,0xbf]\n";
+fn texts(target: &Target, waves: &str, codes: &[String]) -> Result<Vec<Option<String>>> {
     const END_TEXT: &str = "s_sethalt 0x5a5a";
+    let end = if target.only_waves_of_64 { "[0x5a,0x5a,0x8d,0xbf]\n" } else { "[0x5a,0x5a,0x82,0xbf]\n" };
     let mut input = String::new();
     for code in codes {
         let bytes: Vec<String> =
             (0..code.len() / 2).map(|at| format!("0x{}", &code[at * 2..][..2])).collect();
         writeln!(input, "[{}]", bytes.join(","))?;
-        input.push_str(END);
+        input.push_str(end);
     }
     let scratch = std::env::temp_dir().join(format!("belfry-isa-{}.txt", std::process::id()));
     fs::write(&scratch, input)?;
-    let output = Command::new("llvm-mc-19")
-        .args(["--disassemble", "-triple=amdgcn-amd-amdhsa", "-show-encoding"])
-        .arg(format!("-mcpu={processor}"))
-        .arg(&scratch)
-        .stderr(Stdio::null())
-        .output()
-        .context("running llvm-mc-19")?;
+    let output = listed(target, waves, &scratch)?;
     fs::remove_file(&scratch)?;
-    if output.status.code().is_none() {
-        // Some code crashes it.
+    // Some code crashes it. Under a loader of its own that is the status of a shell's.
+    if output.status.code().is_none_or(|code| code > 128) {
         let (left, right) = codes.split_at(codes.len() / 2);
         return match codes.len() {
             1 => Ok(vec![None]),
-            _ => Ok([texts(processor, left)?, texts(processor, right)?].concat()),
+            _ => Ok([texts(target, waves, left)?, texts(target, waves, right)?].concat()),
         };
     }
     let (mut all, mut current) = (Vec::new(), Vec::new());
@@ -238,63 +254,8 @@ fn texts(processor: &str, codes: &[String]) -> Result<Vec<Option<String>>> {
             None => {}
         }
     }
-    ensure!(all.len() == codes.len(), "llvm-mc-19 listed {} of {} instructions", all.len(), codes.len());
+    ensure!(all.len() == codes.len(), "{MC} listed {} of {} instructions", all.len(), codes.len());
     Ok(all)
-}
-
-/// A sample of LLVM's disassembler tests for the target's family.
-fn vectors(tree: &Path, target: &Target) -> Result<String> {
-    let (file, family) = (target.file, target.family());
-    let mut out = format!(
-        "# Every eighth vector of LLVM 19's test/MC/Disassembler/AMDGPU/{file}_*.txt (non-true16 texts), written by\n\
-         # `cargo xtask isa fixtures`.\n\
-         #\n\
-         # Part of the LLVM Project, under the Apache License v2.0 with LLVM Exceptions.\n\
-         # See https://llvm.org/LICENSE.txt for license information.\n\
-         # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception\n",
-    );
-    let directory = tree.join("llvm/test/MC/Disassembler/AMDGPU");
-    let mut files: Vec<PathBuf> =
-        fs::read_dir(&directory)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
-    files.retain(|path| {
-        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&format!("{file}_")))
-    });
-    files.sort();
-    ensure!(!files.is_empty(), "no {file} tests in {}", directory.display());
-    for path in files {
-        let text = fs::read_to_string(&path)?;
-        // Wave size of the file, if its lines do not tell it: 32 unless a run asks for another one.
-        let lower = text.to_ascii_lowercase();
-        let runs = || lower.lines().filter(|line| line.contains("run:"));
-        let wide = |line: &str| line.contains("+wavefrontsize64");
-        let usual = match (runs().any(wide), runs().all(wide)) {
-            (true, true) => "64",
-            (true, false) => "*",
-            _ => "32",
-        };
-        // A comment's expectations belong to the bytes that follow them; all of one instruction are taken or none.
-        let mut count = 0;
-        for line in text.lines() {
-            if line.starts_with("0x") || line.starts_with("[0x") {
-                count += 1;
-            }
-            let Some((prefix, rest)) = line.strip_prefix("# ").and_then(|line| line.split_once(": ")) else {
-                continue;
-            };
-            let waves = match prefix {
-                prefix if prefix == family || prefix == format!("{family}-FAKE16") => usual,
-                "W32" => "32",
-                "W64" => "64",
-                _ => continue,
-            };
-            let Some((text, encoding)) = encoded(rest) else { continue };
-            // What is no operand is not encoded as it was.
-            if count % STRIDE == 0 && !text.contains("/*Invalid immediate*/") {
-                writeln!(out, "{waves}\t{}\t{text}", hex(encoding)?)?;
-            }
-        }
-    }
-    Ok(out)
 }
 
 /// Splits `text ; encoding: [bytes]`.

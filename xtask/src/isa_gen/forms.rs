@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::amend;
 use super::operand::{Field, Kind, field, kind};
 use super::records::{Bit, Record, Records};
-use super::target::{Addition, CachePolicy, Target};
+use super::target::{CachePolicy, Target};
 use super::unused::{self, Draft};
 
 /// Bits of `TSFlags` (`SIInstrFormats.td`).
@@ -66,6 +67,8 @@ pub(crate) struct Form {
     pub(crate) flags: u32,
     /// Shape that the text of an image instruction depends on as well.
     pub(crate) image: Option<Image>,
+    /// Bit *n*: the family's processor *n* has it.
+    pub(crate) processors: u8,
 }
 
 /// Shape of an image instruction: `encoding::Image`.
@@ -132,8 +135,8 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    pub(crate) fn build(records: &Records<'_>) -> Result<Tables> {
-        let target = records.target;
+    /// Tables of a family without forms.
+    pub(crate) fn new(target: &'static Target) -> Tables {
         let mut tables = Tables {
             target,
             tables: vec![BTreeMap::new(); target.namespaces.len()],
@@ -143,26 +146,41 @@ impl Tables {
             syntax: Interned::new(),
         };
         tables.fields.index(Vec::new());
-        let mut drafts = Vec::new();
-        for (name, record) in records.instructions() {
-            drafts.push(tables.draft(records, name, record).with_context(|| format!("instruction {name}"))?);
-        }
-        for addition in target.additions {
-            let draft = draft_like(&drafts, addition);
-            drafts.push(draft.with_context(|| format!("instruction {}", addition.op))?);
-        }
-        unused::settle(&mut drafts);
-        for draft in drafts {
-            tables.tables[draft.table.0].entry(draft.mask()).or_default().push(draft.form);
-        }
-        for (mask, forms) in tables.tables.iter_mut().flatten() {
-            forms.sort_by(|left, right| (left.value & mask, left).cmp(&(right.value & mask, right)));
-        }
-        Ok(tables)
+        tables
     }
 
-    pub(crate) fn form_count(&self) -> usize {
-        self.tables.iter().flat_map(BTreeMap::values).map(Vec::len).sum()
+    /// Adds the forms of the family's processors, in the order of their bits. Processors that have the same form share it.
+    pub(crate) fn add(&mut self, processors: &[Records<'_>]) -> Result<()> {
+        let mut forms: BTreeMap<(usize, u128, Form), u8> = BTreeMap::new();
+        for (bit, records) in processors.iter().enumerate() {
+            for draft in self.drafts(records)? {
+                *forms.entry((draft.table.0, draft.mask(), draft.form)).or_default() |= 1 << bit;
+            }
+        }
+        for ((table, mask, form), processors) in forms {
+            self.tables[table].entry(mask).or_default().push(Form { processors, ..form });
+        }
+        for (mask, forms) in self.tables.iter_mut().flatten() {
+            forms.sort_by(|left, right| (left.value & mask, left).cmp(&(right.value & mask, right)));
+        }
+        Ok(())
+    }
+
+    /// The forms of one processor, with the bits that select them.
+    fn drafts(&mut self, records: &Records<'_>) -> Result<Vec<Draft>> {
+        let mut drafts = Vec::new();
+        for (name, record) in records.instructions() {
+            drafts.push(self.draft(records, name, record).with_context(|| format!("instruction {name}"))?);
+        }
+        amend::accumulating(records.target, &mut drafts);
+        unused::settle(&mut drafts);
+        Ok(drafts)
+    }
+
+    /// Number of forms that a processor of these bits has.
+    pub(crate) fn form_count(&self, processors: u8) -> usize {
+        let forms = self.tables.iter().flat_map(BTreeMap::values).flatten();
+        forms.filter(|form| form.processors & processors != 0).count()
     }
 
     /// Mnemonics, halves of VOPD by their own names.
@@ -178,17 +196,17 @@ impl Tables {
             .iter()
             .position(|&(size, namespace)| size == record.size() && namespace == record.namespace())
             .context("no decoder table has instructions of its length")?;
-        let bits = record.bits();
-        let (mut mask, mut value) = (0u128, 0u128);
+        let (operands, destinations) = record.operands();
+        let format = format(name, record, &operands[..destinations])?;
+        let syntax = Syntax::of(records, name, record, format, &operands)?;
+        let (bits, written) = amend::bits(records.target, format, &syntax.op, record);
+        let (mut mask, mut value) = (0u128, written);
         for (position, bit) in bits.iter().enumerate() {
             if let Bit::Fixed(set) = bit {
                 mask |= 1 << position;
                 value |= u128::from(*set) << position;
             }
         }
-        let (operands, destinations) = record.operands();
-        let format = format(name, record, &operands[..destinations])?;
-        let syntax = Syntax::of(records, name, record, format, &operands)?;
         let mut flags = flags(record, format, &operands, destinations, &bits);
         if name.starts_with("V_CVT_PKACCUM_") {
             // It keeps bytes of its destination, which LLVM's description does not mention.
@@ -232,6 +250,7 @@ impl Tables {
             operands,
             flags,
             image: Image::of(records, record),
+            processors: 0,
         };
         Ok(Draft { table: (table, record.size()), fixed: mask, unused, form })
     }
@@ -270,16 +289,6 @@ impl Tables {
         }
         Ok(self.operands.index(list))
     }
-}
-
-/// An operation that LLVM 19 does not describe, and that is encoded and written as another one.
-fn draft_like(drafts: &[Draft], addition: &Addition) -> Result<Draft> {
-    let mut found = drafts.iter().filter(|draft| draft.form.op == addition.like);
-    let (Some(like), None) = (found.next(), found.next()) else {
-        bail!("{} is not encoded in one way", addition.like);
-    };
-    let form = Form { op: addition.op.to_owned(), value: addition.value, ..like.form.clone() };
-    Ok(Draft { form, ..*like })
 }
 
 /// Assembler syntax of an instruction.

@@ -10,6 +10,7 @@ pub(crate) struct Kind {
     pub(crate) decode: &'static str,
     pub(crate) width: u8,
     pub(crate) imm: &'static str,
+    pub(crate) inline: bool,
     pub(crate) print: String,
     pub(crate) class: String,
 }
@@ -46,15 +47,18 @@ pub(super) fn kind(records: &Records<'_>, name: &str, definition: &str) -> Resul
         Some("printOperandAndIntInputMods") if name.ends_with("_modifiers") => "IntMods",
         _ if name.ends_with("_modifiers") => "Mods",
         None | Some("printOperand" | "printRegularOperand" | "printVOPDst") => "Operand",
+        Some(lambda) if lambda.contains("printNamedInt") => named_number(lambda)?,
         Some(lambda) if lambda.starts_with('[') => "NamedBit",
         Some("printFORMAT") => "BufferFormat",
+        Some("printAVLdSt32Align2RegOp") => "First",
         Some(method) => method.strip_prefix("print").unwrap_or(method),
     };
     let imm = record.operand_type();
     let imm = if imm == "OPERAND_INLINE_SPLIT_BARRIER_INT32" { "OPERAND_REG_INLINE_C_INT32" } else { imm };
+    let inline = imm.starts_with("OPERAND_REG_INLINE_C_V2");
     let imm = imm.strip_prefix("OPERAND_REG_").map_or(Ok("None"), |kind| {
         let kind = ["IMM_", "INLINE_C_", "INLINE_AC_"].iter().find_map(|prefix| kind.strip_prefix(prefix));
-        let kind = kind.context("constants of no type")?.trim_end_matches("_DEFERRED");
+        let kind = kind.context("constants of no type")?.trim_end_matches("_SPLAT");
         Ok(match kind {
             "INT16" => "Int16",
             "INT32" => "Int32",
@@ -71,10 +75,31 @@ pub(super) fn kind(records: &Records<'_>, name: &str, definition: &str) -> Resul
             _ => bail!("constants of type {kind}"),
         })
     })?;
-    let (decode, width) = decode(record.decoder_method(), class)?;
+    let (decode, width) = decode(records.decoder_method(definition), class)?;
     // Only here do memory instructions reach accumulation registers.
     let decode = if decode == "AvMemory" && !records.holds("isGFX90APlus") { "Vgpr" } else { decode };
-    Ok(Kind { decode, width, imm, print: print.to_owned(), class: class.unwrap_or_default().to_owned() })
+    let class = class.unwrap_or_default().to_owned();
+    Ok(Kind { decode, width, imm, inline, print: print.to_owned(), class })
+}
+
+/// `encoding::Print` of a number that is printed after its name, which is quoted in the printer's code.
+fn named_number(lambda: &str) -> Result<&'static str> {
+    Ok(match lambda.split('"').nth(1).unwrap_or_default() {
+        "offset" => "SMEMOffsetMod",
+        "offset0" => "Offset0",
+        "offset1" => "Offset1",
+        "row_mask" => "DppRowMask",
+        "bank_mask" => "DppBankMask",
+        "byte_sel" => "ByteSel",
+        "cbsz" => "CBSZ",
+        "abid" => "ABID",
+        "dmask" => "DMask",
+        "wait_exp" => "WaitEXP",
+        "wait_vdst" => "WaitVDST",
+        "wait_va_vdst" => "WaitVAVDst",
+        "wait_vm_vsrc" => "WaitVMVSrc",
+        name => bail!("the number {name}"),
+    })
 }
 
 /// `encoding::Decode` of an operand and the registers it occupies.
@@ -84,14 +109,12 @@ fn decode(method: &str, class: Option<&str>) -> Result<(&'static str, u8)> {
     let registers = |bits: u16| if bits == 1 { 0 } else { u8::try_from(bits / 32).unwrap_or(0).max(1) };
     let width = class.and_then(bits).map_or(0, registers);
     let (name, arguments) = method.split_once('<').unwrap_or((method, ""));
-    let operand_width = arguments
-        .split_once("OPW")
-        .and_then(|(_, rest)| rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok())
-        .map_or(width, registers);
+    let operand_width = arguments.trim_end_matches('>').parse().map_or(width, registers);
     Ok(match name {
         "decodeSrcRegOrImm9" | "decodeSrcReg9" => ("Src", operand_width),
-        "decodeOperand_VSrcT16" => ("Src", width),
-        "decodeSrcRegOrImmDeferred9" => ("SrcDeferred", operand_width),
+        "decodeOperand_VSrcT16" => ("Src", operand_width),
+        // Of sources that can only be vector registers LLVM drops the bit that says so.
+        "decodeOperand_VGPR_16" => ("Src", 1),
         "decodeOperand_VSrc_f64" => ("Src", 2),
         "decodeAVLdSt" => ("AvMemory", operand_width),
         "decodeAV10" => ("Av", operand_width),
@@ -99,7 +122,6 @@ fn decode(method: &str, class: Option<&str>) -> Result<(&'static str, u8)> {
         "decodeSrcA9" | "decodeSrcRegOrImmA9" => ("SrcAgpr", operand_width),
         "decodeSDWASrc16" | "decodeSDWASrc32" => ("SdwaSrc", width.max(1)),
         "decodeSDWAVopcDst" => ("SdwaVopcDst", width),
-        "DecodeVGPR_32RegisterClass" | "DecodeVGPR_16RegisterClass" => ("Vgpr", width),
         "DecodeVGPR_16_Lo128RegisterClass" => ("VgprT16", width),
         "decodeOperand_VSrcT16_Lo128" => ("SrcT16", width),
         "decodeBoolReg" => ("Bool", width),
@@ -107,12 +129,20 @@ fn decode(method: &str, class: Option<&str>) -> Result<(&'static str, u8)> {
         "decodeSplitBarrier" => ("Src", 1),
         "decodeOperandVOPDDstY" => ("VopdDstY", width),
         "decodeOperand_KImmFP" => ("Literal", width),
-        "" | "decodeSOPPBrTarget" | "decodeSMEMOffset" | "decodeDpp8FI" | "decodeVersionImm" => match class {
-            Some(class) if class.starts_with("SReg") => ("Sgpr", width),
-            Some(class) if class.starts_with("AReg") || class.starts_with("AGPR") => ("Agpr", width),
-            Some(_) => ("Vgpr", width),
-            None => ("Imm", 0),
-        },
+        _ if name.starts_with("Decode") && name.ends_with("RegisterClass") => by_class(class, width),
+        "" | "decodeSOPPBrTarget" | "decodeSMEMOffset" | "decodeDpp8FI" | "decodeVersionImm" => {
+            by_class(class, width)
+        }
         _ => bail!("decoder method {method}"),
     })
+}
+
+/// `encoding::Decode` of an operand that its register class tells.
+fn by_class(class: Option<&str>, width: u8) -> (&'static str, u8) {
+    match class {
+        Some(class) if class.starts_with("SReg") => ("Sgpr", width),
+        Some(class) if class.starts_with("AReg") || class.starts_with("AGPR") => ("Agpr", width),
+        Some(_) => ("Vgpr", width),
+        None => ("Imm", 0),
+    }
 }

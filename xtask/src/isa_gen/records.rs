@@ -68,6 +68,10 @@ pub(crate) struct Record {
     name: Value,
     #[serde(rename = "Features")]
     features: Value,
+    #[serde(rename = "Objects")]
+    objects: Value,
+    #[serde(rename = "Modes")]
+    modes: Value,
     #[serde(rename = "BaseOpcode")]
     base: Value,
     #[serde(rename = "MIMGEncoding")]
@@ -228,8 +232,7 @@ impl AllRecords {
     }
 
     /// The records as a processor sees them.
-    pub(crate) fn of(&self, target: &'static Target) -> Result<Records<'_>> {
-        let processor = target.processor;
+    pub(crate) fn of(&self, target: &'static Target, processor: &str) -> Result<Records<'_>> {
         let named = self.0.values().find(|record| record.name == processor && record.features.is_array());
         let mut pending: Vec<String> = named
             .map(|record| definitions(&record.features).map(str::to_owned).collect())
@@ -267,7 +270,14 @@ impl Records<'_> {
                 && record
                     .predicates()
                     .all(|predicate| self.holds(predicate) || is_true16_alone(name, predicate))
+                && !self.has_halves_instead(name)
         })
+    }
+
+    /// Returns true if an instruction only names whole registers where the processor has the one that names their halves.
+    /// LLVM's disassembler falls back on it for bits that no operand has.
+    fn has_halves_instead(&self, name: &str) -> bool {
+        name.contains("_fake16") && self.holds("UseRealTrue16Insts")
     }
 
     /// Every image instruction, including variants that only differ in the number of registers they name.
@@ -302,15 +312,45 @@ impl Records<'_> {
     }
 
     /// Register class of an operand definition, which is one itself or wraps one.
+    ///
+    /// The class of a lane mask depends on the wave size and keeps its name, other classes are those that the processor has.
     pub(crate) fn register_class<'b>(&'b self, operand: &'b str) -> Option<&'b str> {
+        let class = self.any_class(operand)?;
+        let record = self.get(class)?;
+        if record.is_a("RegisterClass") || class.starts_with("SReg_1") {
+            return Some(class);
+        }
+        let by_mode = || definitions(&record.modes).zip(definitions(&record.objects));
+        let holds = |mode: &str| {
+            mode != DEFAULT_MODE
+                && self.get(mode).is_some_and(|mode| mode.predicates().all(|name| self.holds(name)))
+        };
+        let own = by_mode().find(|(mode, _)| holds(mode));
+        own.or_else(|| by_mode().find(|(mode, _)| *mode == DEFAULT_MODE)).map(|(_, class)| class)
+    }
+
+    /// Register class of an operand definition, which can stand for one class of several.
+    fn any_class<'b>(&'b self, operand: &'b str) -> Option<&'b str> {
         let record = self.get(operand)?;
-        if record.is_a("RegisterClass") { Some(operand) } else { record.register_class["def"].as_str() }
+        let own = record.is_a("RegisterClass") || record.is_a("RegClassByHwMode");
+        if own { Some(operand) } else { record.register_class["def"].as_str() }
+    }
+
+    /// Name of the function that reads an operand: its own, or that of its register class.
+    pub(crate) fn decoder_method(&self, operand: &str) -> &str {
+        let own = self.get(operand).map_or("", Record::decoder_method);
+        if !own.is_empty() {
+            return own;
+        }
+        self.any_class(operand).and_then(|class| self.get(class)).map_or("", Record::decoder_method)
     }
 }
 
-/// Returns true if an instruction exists only if registers have names for their halves, which LLVM 19 does
-/// not use by itself for this processor. Newer releases do, and the processor has the instruction in any
-/// case.
+/// The mode of processors that no other mode fits.
+const DEFAULT_MODE: &str = "DefaultMode";
+
+/// Returns true if an instruction exists only if registers have names for their halves, which LLVM does not use by
+/// itself for each processor that has the instruction.
 fn is_true16_alone(name: &str, predicate: &str) -> bool {
     predicate == "UseRealTrue16Insts" && name.starts_with("V_MOV_B16_")
 }
@@ -334,11 +374,13 @@ impl<'de> Visitor<'de> for Dump {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        const CLASSES: [&str; 8] = [
+        const CLASSES: [&str; 10] = [
             "MIMG",
             "MIMGBaseOpcode",
             "DAGOperand",
             "RegisterClass",
+            "RegClassByHwMode",
+            "HwMode",
             "Predicate",
             "SubtargetFeature",
             "ProcessorModel",

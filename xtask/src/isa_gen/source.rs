@@ -6,10 +6,14 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::llvm;
+
 /// Source package with the target description.
-const PACKAGE: &str = "llvm-toolchain-19";
+const PACKAGE: &str = "llvm-toolchain-22";
+/// Release of Debian that has it.
+const DEBIAN: &str = "trixie";
 /// Program that reads it, of the same release.
-const TBLGEN: &str = "llvm-tblgen-19";
+const TBLGEN: &str = "llvm-tblgen-22";
 
 /// The JSON dump in `work`, made when it is not there.
 pub(crate) fn dump(work: &Path) -> Result<PathBuf> {
@@ -21,7 +25,7 @@ pub(crate) fn dump(work: &Path) -> Result<PathBuf> {
     let target = tree.join("llvm/lib/Target/AMDGPU");
     let partial = work.join("amdgpu.json.partial");
     note!("{TBLGEN} -dump-json AMDGPU.td (about a minute)");
-    run(Command::new(TBLGEN)
+    run(Command::new(llvm::program(TBLGEN)?)
         .current_dir(&target)
         .args(["-dump-json", "AMDGPU.td", "-I", ".", "-I", "../../../include", "-o"])
         .arg(fs::canonicalize(work)?.join("amdgpu.json.partial")))?;
@@ -55,7 +59,7 @@ pub(crate) fn tree(work: &Path) -> Result<PathBuf> {
     unpacked(work)?.context("the source package holds no AMDGPU target")
 }
 
-/// Fetches the source package through an apt of its own, from the mirrors this machine's apt uses.
+/// Fetches the source package through an apt of its own, from the mirror of Debian that this machine's apt uses.
 fn fetch(work: &Path) -> Result<PathBuf> {
     let apt = fs::canonicalize(work)?.join("apt");
     for directory in ["lists/partial", "cache/archives/partial"] {
@@ -75,7 +79,7 @@ fn fetch(work: &Path) -> Result<PathBuf> {
         command
     };
     run(&mut apt_get(&["-q", "update"]))?;
-    run(&mut apt_get(&["-q", "source", "--download-only", PACKAGE]))?;
+    run(&mut apt_get(&["-q", "source", "--tar-only", "--download-only", PACKAGE]))?;
     for entry in fs::read_dir(work)? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -86,15 +90,10 @@ fn fetch(work: &Path) -> Result<PathBuf> {
     bail!("apt-get fetched no archive of {PACKAGE}")
 }
 
-/// `deb-src` lines for every repository the machine's apt has binaries from.
+/// A `deb-src` line for the mirror that the machine's apt has binaries from, of the release that has the package.
 fn source_lines() -> Result<String> {
     let output = Command::new("apt-get")
-        .args([
-            "indextargets",
-            "--format",
-            "$(SITE)|$(RELEASE)|$(COMPONENT)|$(SIGNED_BY)",
-            "Created-By: Packages",
-        ])
+        .args(["indextargets", "--format", "$(SITE)|$(COMPONENT)|$(SIGNED_BY)", "Created-By: Packages"])
         .output()
         .context("running apt-get indextargets")?;
     ensure!(output.status.success(), "apt-get indextargets failed");
@@ -102,12 +101,12 @@ fn source_lines() -> Result<String> {
         .lines()
         .filter_map(|line| {
             let mut fields = line.split('|');
-            let (site, release, component) = (fields.next()?, fields.next()?, fields.next()?);
+            let (site, component) = (fields.next()?, fields.next()?);
             let signed = fields.next().filter(|key| key.starts_with('/'));
             let signed = signed.map_or_else(String::new, |key| format!("[signed-by={key}] "));
             // Only Debian's own archive has the package; others need not have sources at all.
-            (component == "main" && site.contains("debian"))
-                .then(|| format!("deb-src {signed}{site} {release} {component}\n"))
+            (component == "main" && site.contains("debian") && !site.contains("security"))
+                .then(|| format!("deb-src {signed}{site} {DEBIAN} {component}\n"))
         })
         .collect();
     lines.sort();

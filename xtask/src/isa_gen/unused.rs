@@ -1,6 +1,6 @@
 //! Fields of encodings that an operation has no operand for.
 //!
-//! LLVM 19 describes them as bits that are 0. Hardware does not look at them, and assemblers write other values there:
+//! LLVM 22 describes them as bits that are 0. Hardware does not look at them, and assemblers write other values there:
 //! LLVM since January 2026 and Mesa's ACO the inline constant 0 (0x80) in unused sources, from GFX10 on. So these bits
 //! do not help to select a form. Two kinds of bits stay: modifiers of operands that are there, and bits that tell one
 //! form from another.
@@ -13,7 +13,7 @@ type Place = (u32, u32, u128);
 
 /// The fields for operands of an encoding, where the format has them.
 ///
-/// Layouts: LLVM 19, `SIInstrFormats.td`, `VOPInstructions.td`, `VOP{1,2,3P}Instructions.td` and the files of the memory instructions.
+/// Layouts: LLVM 22, `SIInstrFormats.td`, `VOPInstructions.td`, `VOP{1,2,3P}Instructions.td` and the files of the memory instructions.
 fn places(file: &str, format: &str, op: &str, bytes: u64) -> Vec<Place> {
     let gfx12 = file == "gfx12";
     let alone = |places: &[(u32, u32)]| places.iter().map(|&(first, length)| (first, length, 0)).collect();
@@ -21,6 +21,8 @@ fn places(file: &str, format: &str, op: &str, bytes: u64) -> Vec<Place> {
     // With DPP, the number of the first source is further back, and a value in its field says so.
     let sources = if bytes == 12 { 1..3 } else { 0..3 };
     match (format, bytes) {
+        // A prefix with scales, and the instruction behind it.
+        (_, 16) => Vec::new(),
         ("Vop3P", _) if op.starts_with("v_mfma_") || op.starts_with("v_smfmac_") => {
             alone(&[(0, 8), (32, 9), (41, 9), (50, 9)])
         }
@@ -36,6 +38,10 @@ fn places(file: &str, format: &str, op: &str, bytes: u64) -> Vec<Place> {
         ("Vop3Sd", _) => sources.map(|n| source(n, 0)).chain([(0, 8, 0), (8, 7, 0)]).collect(),
         ("Vinterp", _) => sources.map(|n| source(n, 0)).chain([(0, 8, 0)]).collect(),
         ("Vop1", 4) => alone(&[(0, 9), (17, 8)]),
+        // With DPP or SDWA.
+        ("Vop1", 8) if op == "v_nop" => {
+            alone(&[(17, 8), (32, 8), (40, 3), (43, 2), (45, 3), (48, 3), (51, 5), (56, 3), (59, 5)])
+        }
         ("Vop2" | "Vopc", 4) => alone(&[(0, 9), (9, 8)]),
         ("Vopd", _) => alone(&[(9, 8), (41, 8)]),
         ("Sop1", _) => alone(&[(0, 8), (16, 7)]),
@@ -76,7 +82,7 @@ pub(super) fn candidates(file: &str, format: &str, op: &str, bits: &[Bit]) -> u1
 }
 
 /// A form before the bits that select it are known.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Draft {
     /// Decoder table it belongs to, and the length of that table's instructions.
     pub(super) table: (usize, u64),

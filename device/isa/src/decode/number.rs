@@ -1,6 +1,7 @@
 //! Fields that are numbers and not operands: modifiers, offsets, flags.
 
 use super::{DPP8_FI, DecodeError, Reader, low8};
+use crate::encode::{NON_VOLATILE, SCALE_OFFSET};
 use crate::encoding::{CachePolicy, Name, Segment};
 use crate::inst::{Dpp, Dpp8, Dpp16, Format, Inst, Mods, Op, Operand, Sdwa};
 
@@ -50,6 +51,8 @@ impl Reader {
                 CachePolicy::Hints => {
                     inst.mem.th = low8(value & 7) | u8::from(inst.mem.glc);
                     inst.mem.scope = low8(value >> 3 & 3);
+                    inst.mem.non_volatile = value & NON_VOLATILE != 0;
+                    inst.mem.scale_offset = value & SCALE_OFFSET != 0;
                 }
             },
             Name::Gds => inst.mem.gds = flag,
@@ -71,7 +74,7 @@ impl Reader {
             Name::Cbsz => inst.imm |= value,
             Name::Abid => inst.imm |= value << 4,
             Name::Blgp => inst.imm |= value << 8,
-            Name::ByteSel | Name::IndexKey8bit | Name::IndexKey16bit => inst.imm = value,
+            Name::Bitop3 | Name::ByteSel | Name::IndexKey8bit | Name::IndexKey16bit => inst.imm = value,
             Name::Dmask => inst.imm |= value,
             Name::Dim => inst.imm |= value << 4,
             Name::Unorm => inst.imm |= value << 7,
@@ -85,9 +88,13 @@ impl Reader {
         Ok(())
     }
 
-    /// Source modifier bits: 0 negate, 1 absolute or negate high, 2 `op_sel`, 3 `op_sel_hi` or `op_sel` of the destination.
+    /// Source modifier bits: 0 negate, 1 absolute or negate high, 2 `op_sel`, 3 `op_sel_hi` or `op_sel` of the destination, 4
+    /// extend the sign.
     fn modifiers(&self, inst: &mut Inst, source: u32, value: u32, field: &[Segment]) {
         let bit = 1u8 << source;
+        if value & 16 != 0 {
+            parts(inst).sext |= bit;
+        }
         let mods = &mut inst.mods;
         let mut set = |mask: u32, field: fn(&mut Mods) -> &mut u8, bit: u8| {
             if value & mask != 0 {
@@ -112,11 +119,7 @@ impl Reader {
 
     /// Fields of the SDWA dword. The last number of each is none.
     fn sub_dword(&self, inst: &mut Inst, name: Name, value: u32) -> Result<(), DecodeError> {
-        let sdwa = inst.sdwa.get_or_insert(Sdwa {
-            dst_sel: Sdwa::DWORD,
-            src_sel: [Sdwa::DWORD; 2],
-            ..Sdwa::default()
-        });
+        let sdwa = parts(inst);
         let (field, most) = match name {
             Name::DstSel => (&mut sdwa.dst_sel, 6),
             Name::DstUnused => (&mut sdwa.dst_unused, 2),
@@ -143,6 +146,12 @@ impl Reader {
         }
         Ok(())
     }
+}
+
+/// The parts of registers that an instruction takes, which are whole ones at first.
+fn parts(inst: &mut Inst) -> &mut Sdwa {
+    let whole = Sdwa { dst_sel: Sdwa::DWORD, src_sel: [Sdwa::DWORD; 2], ..Sdwa::default() };
+    inst.sdwa.get_or_insert(whole)
 }
 
 /// Fields of the DPP16 dword.

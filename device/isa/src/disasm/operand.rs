@@ -5,8 +5,10 @@ use std::fmt::Write as _;
 
 use super::{Out, Printer};
 use crate::encoding::{Decode, Imm, Kind, Name, Print};
-use crate::inst::{FloatConst, Operand, WaveSize};
+use crate::halves;
+use crate::inst::{FloatConst, Op, Operand, WaveSize};
 use crate::registers::RegisterFile;
+use crate::tables::notation::Style;
 
 impl Printer<'_> {
     /// A register or constant, with LLVM's comment when it is not one the operand may be.
@@ -25,25 +27,51 @@ impl Printer<'_> {
             Operand::InlineInt(_) | Operand::InlineFloat(_) | Operand::Literal(_) => match kind.print {
                 Print::U32ImmOperand => hex_literal(out, value),
                 Print::U16ImmOperand => hex_literal(out, value),
-                _ => constant(out, kind.imm, value),
+                _ => self.constant(out, kind, value),
             },
             _ => {
-                if matches!(kind.decode, Decode::VgprT16 | Decode::SrcT16)
-                    && let Operand::Vgpr(number) = value
+                if let Operand::Vgpr(number) = value
+                    && let Some(high) = self.half(name, kind)
                 {
-                    let half = if number & 0x80 != 0 { 'h' } else { 'l' };
-                    return write!(out, "v{}.{half}", number & 0x7f);
+                    let number = if kind.class.ends_with("_Lo128") { number & 0x7f } else { number };
+                    return write!(out, "v{number}.{}", if high { 'h' } else { 'l' });
                 }
                 // LLVM has no name for three trap temporaries, and takes the first.
                 let one =
                     matches!(value, Operand::Sgpr(number) if self.file.keeps_number(number, width.into()));
                 register(out, self.file, value, if one { 1 } else { width })?;
-                if in_class(self.file, kind.class, value) {
+                if kind.print == Print::First || in_class(self.file, kind.class, value) {
                     return Ok(());
                 }
                 write!(out, "/*Invalid register, operand has '{}' register class*/", kind.class)
             }
         }
+    }
+
+    /// True if a vector register is the high half of one, false if the low; `None` of operands that are whole registers.
+    fn half(&self, name: Name, kind: &Kind) -> Option<bool> {
+        let halves = matches!(kind.class, "VGPR_16" | "VS_16" | "VGPR_16_Lo128" | "VS_16_Lo128");
+        halves.then(|| self.inst.mods.op_sel & halves::bit(self.inst.op, name) != 0)
+    }
+
+    /// An inline constant or literal.
+    fn constant(&self, out: Out<'_, '_>, kind: &Kind, value: Operand) -> fmt::Result {
+        let imm = kind.imm;
+        match value {
+            Operand::InlineInt(value) => write!(out, "{value}")?,
+            // LLVM has no integer meaning for these and shows the half-precision bits.
+            Operand::InlineFloat(value) if imm == Imm::Int16 => write!(out, "{:#x}", value.f16_bits())?,
+            Operand::InlineFloat(value) => {
+                out.write_str(float_text(value, matches!(imm, Imm::Int64 | Imm::Fp64)))?;
+            }
+            Operand::Literal(value) => {
+                // From GFX11 on it has inline constants in both halves.
+                let doubled = self.inst.op == Op::V_PK_FMAC_F16 && self.notation.style == Style::Gfx10;
+                literal(out, kind, value, doubled)?;
+            }
+            _ => {}
+        }
+        if imm == Imm::None { out.write_str("/*Invalid immediate*/") } else { Ok(()) }
     }
 }
 
@@ -79,23 +107,34 @@ pub(super) fn register(
 
 /// Returns true if LLVM's register class `class` holds the register.
 fn in_class(file: &RegisterFile, class: &str, value: Operand) -> bool {
+    // Of lane masks LLVM says nothing, as they may be those of another wave size.
+    if matches!(class, "SReg_1" | "SReg_1_XEXEC") {
+        return true;
+    }
     let exec = |number: u8| number == file.exec || number == file.exec + 1;
     let scalar = |class: &str, number: u8| match class {
-        "" | "SReg_32" | "SReg_64" | "SReg_1" | "VS_32" | "VS_64" | "VS_32_Lo128" | "VS_16_Lo128"
-        | "SRegOrLds_32" => true,
+        "" | "SReg_32" | "SReg_64" | "SReg_64_Encodable" | "VS_32" | "VS_64" | "VS_64_Align2"
+        | "VS_32_Lo128" | "VS_16" | "VS_16_Lo128" | "SRegOrLds_32" => true,
         "SReg_32_XEXEC_HI" => number != file.exec + 1,
+        "SReg_32_XM0" => number != file.m0,
         "SReg_32_XM0_XEXEC" => number != file.m0 && !exec(number),
-        "SReg_32_XEXEC" | "SReg_64_XEXEC" | "SReg_1_XEXEC" => !exec(number),
+        "SReg_32_XEXEC" | "SReg_64_XEXEC" | "SReg_64_XEXEC_XNULL" => !exec(number),
         "SReg_96" => file.bank(number).is_some_and(|bank| bank.start != file.ttmp0),
-        "SReg_128" | "SReg_256" | "SReg_512" => file.bank(number).is_some(),
+        "SReg_128" | "SReg_128_XNULL" | "SReg_256" | "SReg_256_XNULL" | "SReg_512" => {
+            file.bank(number).is_some()
+        }
         _ => false,
     };
+    let aligned = |number: u8| number.is_multiple_of(2) || !class.ends_with("_Align2");
     match value {
         Operand::Vgpr(number) => match class {
             "VGPR_32_Lo128" | "VS_32_Lo128" | "VGPR_16_Lo128" | "VS_16_Lo128" => number < 128,
-            _ => !class.starts_with("SReg") && !class.starts_with("AReg") && class != "AGPR_32",
+            _ => {
+                let accumulation = class.starts_with("AReg") || class == "AGPR_32";
+                !class.starts_with("SReg") && !accumulation && aligned(number)
+            }
         },
-        Operand::Agpr(_) => class.starts_with('A'),
+        Operand::Agpr(number) => class.starts_with('A') && aligned(number),
         Operand::Sgpr(number) if file.is_null(number) => true,
         Operand::Sgpr(number) => scalar(class, number),
         Operand::LdsDirect => class.is_empty() || class.starts_with("VS_") || class.ends_with("OrLds_32"),
@@ -129,46 +168,40 @@ pub(super) fn integer(out: Out<'_, '_>, signed: i64, value: u32) -> fmt::Result 
     }
 }
 
-/// An inline constant or literal of type `imm`.
-fn constant(out: Out<'_, '_>, imm: Imm, value: Operand) -> fmt::Result {
-    match value {
-        Operand::InlineInt(value) => write!(out, "{value}")?,
-        // LLVM has no integer meaning for these and shows the half-precision bits.
-        Operand::InlineFloat(value) if imm == Imm::Int16 => write!(out, "{:#x}", value.f16_bits())?,
-        Operand::InlineFloat(value) => {
-            out.write_str(float_text(value, matches!(imm, Imm::Int64 | Imm::Fp64)))?;
+/// A literal: `lit(…)` around one that an inline constant could be in its place.
+fn literal(out: Out<'_, '_>, kind: &Kind, value: u32, doubled: bool) -> fmt::Result {
+    let (low, signed) = (value & 0xffff, i64::from(value.cast_signed()));
+    let small = |value: i64| (-16..=64).contains(&value);
+    let half = |bits: fn(FloatConst) -> u32| {
+        small(i64::from((low as u16).cast_signed())) || float_named(low, bits).is_some()
+    };
+    let pair = |bits: fn(FloatConst) -> u32| small(signed) || float_named(value, bits).is_some();
+    let (inline, rest) = match kind.imm {
+        Imm::Int16 => (pair(FloatConst::f32_bits), low),
+        Imm::Int32 | Imm::Fp32 | Imm::V2Int16 => (pair(FloatConst::f32_bits), value),
+        Imm::Fp16 => (half(f16), low),
+        Imm::V2Fp16 if kind.inline => (half(f16), value),
+        Imm::V2Fp16 if doubled => {
+            (small(signed) || low == value >> 16 && float_named(low, f16).is_some(), value)
         }
-        Operand::Literal(value) => literal(out, imm, value)?,
-        _ => {}
-    }
-    if imm == Imm::None { out.write_str("/*Invalid immediate*/") } else { Ok(()) }
+        Imm::V2Fp16 => (pair(f16), value),
+        Imm::Bf16 => (half(bf16), value),
+        Imm::V2Bf16 if kind.inline => (half(bf16), value),
+        Imm::V2Bf16 => (pair(bf16), value),
+        Imm::Int64 => (small(i64::from(value)), value),
+        Imm::Fp64 => return high_dword(out, value),
+        Imm::None => return integer(out, signed, value),
+    };
+    if inline { write!(out, "lit({value:#x})") } else { write!(out, "{rest:#x}") }
 }
 
-/// A literal of type `imm`: printed as the inline constant it could have been when it is one.
-fn literal(out: Out<'_, '_>, imm: Imm, value: u32) -> fmt::Result {
-    let low = value & 0xffff;
-    let low_signed = (low as u16).cast_signed();
-    let small = |value: i64| (-16..=64).contains(&value);
-    let (signed, float, rest) = match imm {
-        Imm::Int16 => (i64::from(value.cast_signed()), float_named(value, FloatConst::f32_bits), low),
-        Imm::Int32 | Imm::Fp32 | Imm::V2Int16 | Imm::None => {
-            (i64::from(value.cast_signed()), float_named(value, FloatConst::f32_bits), value)
-        }
-        Imm::Fp16 => (i64::from(low_signed), float_named(low, f16), low),
-        Imm::Bf16 => (i64::from(low_signed), float_named(low, bf16), value),
-        Imm::V2Fp16 => (i64::from(value.cast_signed()), float_named(value, f16), value),
-        Imm::V2Bf16 => (i64::from(value.cast_signed()), float_named(value, bf16), value),
-        Imm::Int64 => (i64::from(value), None, value),
-        Imm::Fp64 => {
-            let wide = u64::from(value) << 32;
-            let float = FLOATS.into_iter().find(|constant| constant.f64_bits() == wide);
-            (wide.cast_signed(), float, value)
-        }
-    };
-    match float {
-        _ if small(signed) => write!(out, "{signed}"),
-        Some(constant) => out.write_str(float_text(constant, imm == Imm::Fp64)),
-        None => write!(out, "{rest:#x}"),
+/// The upper half of a double whose lower one is 0.
+fn high_dword(out: Out<'_, '_>, value: u32) -> fmt::Result {
+    let wide = u64::from(value) << 32;
+    match FLOATS.into_iter().find(|constant| constant.f64_bits() == wide) {
+        _ if wide == 0 => out.write_char('0'),
+        Some(constant) => out.write_str(float_text(constant, true)),
+        None => write!(out, "{value:#x}"),
     }
 }
 

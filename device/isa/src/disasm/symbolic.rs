@@ -1,6 +1,6 @@
 //! Immediates the assembler has a notation for.
 //!
-//! Names and bit positions are those of LLVM 19's `AMDGPUAsmUtils.cpp`, `AMDGPUInstPrinter.cpp` and `SIDefines.h`. What differs
+//! Names and bit positions are those of LLVM 22's `AMDGPUAsmUtils.cpp`, `AMDGPUInstPrinter.cpp` and `SIDefines.h`. What differs
 //! between architectures is in [`Notation`].
 
 use std::fmt;
@@ -187,7 +187,7 @@ pub(super) fn hint(th: u8, scope: u8, stores: bool) -> Option<&'static str> {
         1 => "NT",
         2 => "HT",
         3 if scope == 3 => "BYPASS",
-        3 if stores => "RT_WB",
+        3 if stores => "WB",
         3 => "LU",
         4 => "NT_RT",
         5 => "RT_NT",
@@ -258,6 +258,11 @@ pub(super) fn swizzle(out: Out<'_, '_>, imm: u32) -> fmt::Result {
         return Ok(());
     }
     out.write_str(" offset:")?;
+    match imm {
+        0xe000.. => return write!(out, "swizzle(FFT,{})", imm & 31),
+        0xc000.. => return write!(out, "swizzle(ROTATE,{},{})", imm >> 10 & 1, imm >> 5 & 31),
+        _ => {}
+    }
     if imm & 0xff00 == 0x8000 {
         return write!(
             out,

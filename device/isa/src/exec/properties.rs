@@ -129,8 +129,6 @@ pub(crate) enum Space {
     /// Through a buffer descriptor.
     Buffer,
     Lds,
-    /// Through a buffer descriptor to LDS, or from there.
-    BufferToLds,
 }
 
 /// Effect of an operation on memory.

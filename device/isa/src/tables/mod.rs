@@ -18,6 +18,13 @@ pub(crate) fn of(arch: Arch) -> &'static Tables {
     }
 }
 
+/// Bit of the masks in [`of`] that is the architecture's: each is the first processor of its family's tables.
+pub(crate) const fn bit(arch: Arch) -> u8 {
+    match arch {
+        Arch::Gfx942 | Arch::Gfx1100 | Arch::Gfx1201 => 1,
+    }
+}
+
 /// The fixed bits of one encoding, for tests that want to meet every one.
 #[derive(Clone, Copy, Debug)]
 pub struct Pattern {
@@ -27,7 +34,7 @@ pub struct Pattern {
     pub format: Format,
     /// Bits that select it, the first byte in the low bits.
     pub mask: u128,
-    /// Their values, and LLVM 19's of bits that no operand has.
+    /// Their values, and LLVM 22's of bits that no operand has.
     pub value: u128,
     /// Length without a trailing literal.
     pub bytes: u8,
@@ -35,12 +42,24 @@ pub struct Pattern {
 
 /// Every encoding of an architecture.
 pub fn patterns(arch: Arch) -> impl Iterator<Item = Pattern> {
-    let tables = of(arch);
+    of_processors(of(arch), move |processors| processors & bit(arch) != 0)
+}
+
+/// Every encoding that only other processors of the architecture's family have: none that its code has.
+pub fn foreign_patterns(arch: Arch) -> impl Iterator<Item = Pattern> {
+    of_processors(of(arch), move |processors| processors & bit(arch) == 0)
+}
+
+fn of_processors(
+    tables: &'static Tables,
+    wanted: impl Fn(u8) -> bool + Copy,
+) -> impl Iterator<Item = Pattern> {
     tables.tables.iter().flat_map(move |table| {
         let first = usize::from(table.first);
         tables.groups[first..first + usize::from(table.len)].iter().flat_map(move |group| {
             let first = usize::from(group.first);
-            tables.forms[first..first + usize::from(group.len)].iter().map(move |form| Pattern {
+            let forms = &tables.forms[first..first + usize::from(group.len)];
+            forms.iter().filter(move |form| wanted(form.processors)).map(move |form| Pattern {
                 op: form.op,
                 format: form.format,
                 mask: group.mask,

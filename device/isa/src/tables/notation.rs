@@ -1,7 +1,7 @@
 //! Names in assembler texts and errors that the target description has no tables of: encodings, hardware registers,
 //! messages.
 //!
-//! Encodings: leading bits of the formats, LLVM `SIInstrFormats.td` and the files of each format. Names: LLVM 19's
+//! Encodings: leading bits of the formats, LLVM `SIInstrFormats.td` and the files of each format. Names: LLVM 22's
 //! `AMDGPUAsmUtils.cpp` and `SIDefines.h`.
 
 use crate::inst::Arch;
@@ -232,28 +232,29 @@ static GFX12: Notation = Notation {
         ],
     ],
     hardware_registers: &[
-        (1, "HW_REG_MODE"),
-        (2, "HW_REG_STATUS"),
-        (4, "HW_REG_STATE_PRIV"),
-        (5, "HW_REG_GPR_ALLOC"),
-        (6, "HW_REG_LDS_ALLOC"),
+        (1, "HW_REG_WAVE_MODE"),
+        (2, "HW_REG_WAVE_STATUS"),
+        (4, "HW_REG_WAVE_STATE_PRIV"),
+        (5, "HW_REG_WAVE_GPR_ALLOC"),
+        (6, "HW_REG_WAVE_LDS_ALLOC"),
         (7, "HW_REG_IB_STS"),
         (10, "HW_REG_PERF_SNAPSHOT_DATA"),
         (11, "HW_REG_PERF_SNAPSHOT_PC_LO"),
         (12, "HW_REG_PERF_SNAPSHOT_PC_HI"),
         (15, "HW_REG_PERF_SNAPSHOT_DATA1"),
         (16, "HW_REG_PERF_SNAPSHOT_DATA2"),
-        (17, "HW_REG_EXCP_FLAG_PRIV"),
-        (18, "HW_REG_EXCP_FLAG_USER"),
-        (19, "HW_REG_TRAP_CTRL"),
-        (20, "HW_REG_SCRATCH_BASE_LO"),
-        (21, "HW_REG_SCRATCH_BASE_HI"),
-        (23, "HW_REG_HW_ID1"),
-        (24, "HW_REG_HW_ID2"),
+        (17, "HW_REG_WAVE_EXCP_FLAG_PRIV"),
+        (18, "HW_REG_WAVE_EXCP_FLAG_USER"),
+        (19, "HW_REG_WAVE_TRAP_CTRL"),
+        (20, "HW_REG_WAVE_SCRATCH_BASE_LO"),
+        (21, "HW_REG_WAVE_SCRATCH_BASE_HI"),
+        (23, "HW_REG_WAVE_HW_ID1"),
+        (24, "HW_REG_WAVE_HW_ID2"),
+        (26, "HW_REG_WAVE_SCHED_MODE"),
         (29, "HW_REG_SHADER_CYCLES_LO"),
         (30, "HW_REG_SHADER_CYCLES_HI"),
-        (31, "HW_REG_DVGPR_ALLOC_LO"),
-        (32, "HW_REG_DVGPR_ALLOC_HI"),
+        (31, "HW_REG_WAVE_DVGPR_ALLOC_LO"),
+        (32, "HW_REG_WAVE_DVGPR_ALLOC_HI"),
     ],
     messages: &[
         (1, "MSG_INTERRUPT"),

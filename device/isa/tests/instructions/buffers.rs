@@ -147,31 +147,3 @@ fn structured_and_typed_buffers() {
         assert_eq!(wave.vgpr(20, lane), if lane < 10 { second } else { 0 });
     }
 }
-
-// s_mov_b32 m0, 16
-// buffer_load_lds_u8 off, s[4:7], 0 offset:4
-// buffer_load_lds_b32 v0, s[4:7], 0 offen offset:256
-const TO_LDS: &[u32] = &[0xbefd_0090, 0xe0b4_0004, 0x8001_0000, 0xe0c4_0100, 0x8041_0000, 0xbfb0_0000];
-
-#[test]
-fn loads_to_local_memory() {
-    let mut bench = Bench::new(Backend::detect(), TO_LDS);
-    let words: Vec<u32> = (0..128).map(|n| 0xabcd_ef00 + n).collect();
-    let source = bench.gpu.buffer(&words);
-    let mut sgprs = vec![0; 8];
-    sgprs[4..8].copy_from_slice(&descriptor(source, 0, 512, RAW));
-    let mut wave = bench.wave(WaveSize::Wave32, &[lanes(|l| l * 8 - l * 4)], &sgprs);
-    assert_eq!(bench.run(&mut wave), Stop::EndProgram);
-    let word = |at: u32| {
-        bench
-            .gpu
-            .lds
-            .bytes()
-            .get(at as usize..at as usize + 4)
-            .map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
-    };
-    for lane in 0..32 {
-        assert_eq!(word(16 + 4 + lane * 4), Some(1), "the low byte of the second word in every lane");
-        assert_eq!(word(16 + 256 + lane * 4), Some(words[64 + lane as usize]));
-    }
-}

@@ -46,29 +46,27 @@ fn registers(va: u64, bytes: u32) -> [u32; 16] {
 }
 
 #[test]
-fn dwords_of_lds_are_stored_by_buffers_that_have_one_for_each_lane() {
+fn loads_of_buffers_with_lds_go_there_a_dword_for_each_lane() {
     for backend in Backend::all() {
         let mut gpu = Gpu::of(Arch::Gfx942, backend, MEMORY);
-        // The last six lanes are not in LDS, whose size is 256: the sixteen bytes of M0 and the offset come first.
-        gpu.lds.reset(256);
-        for (at, byte) in gpu.lds.bytes_mut().iter_mut().enumerate() {
-            *byte = (at * 3 + 1) as u8;
-        }
-        let lds = gpu.lds.bytes().to_vec();
-        let va = gpu.buffer(&[0xffff_ffffu32; 66]);
-        let mut sgprs = registers(0, 0);
-        // ADD_TID_ENABLE, records of four bytes, 61 * 4 bytes.
-        sgprs[12..16].copy_from_slice(&[va as u32, (va >> 32) as u32 | 4 << 16, 244, 1 << 23]);
-        // s_mov_b32 m0, 16; buffer_store_lds_dword s[12:15], 0 offset:8 lds.
-        let words = [0xbefc_0090, 0xe0f5_0008, 0x8003_0000];
-        let (stop, _) = run(&mut gpu, &words, &sgprs, &[]);
+        gpu.lds.reset(4096);
+        let words: Vec<u32> = (0..256).map(|n| 0xabcd_ef00 + n).collect();
+        let va = gpu.buffer(&words);
+        let offsets = core::array::from_fn(|lane| lane as u32 * 4);
+        // s_mov_b32 m0, 16; buffer_load_ubyte off, s[12:15], 0 offset:4 lds;
+        // buffer_load_dword v0, s[12:15], 0 offen offset:256 lds.
+        let words_of_code = [0xbefc_0090, 0xe041_0004, 0x8003_0000, 0xe051_1100, 0x8003_0000];
+        let (stop, wave) = run(&mut gpu, &words_of_code, &registers(va, 1024), &[offsets]);
         assert_eq!(stop, Stop::EndProgram);
-        let stored = gpu.fetch::<u32>(va, 66);
-        for (n, word) in stored.into_iter().enumerate() {
-            let from =
-                lds.get(n * 4 + 16..n * 4 + 20).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
-            // The first two are before the offset, and what is behind 61 dwords is not in the buffer.
-            assert_eq!(word, if (2..61).contains(&n) { from } else { 0xffff_ffff }, "dword {n}");
+        let lds = gpu.lds.bytes();
+        let word = |at: usize| u32::from_le_bytes([lds[at], lds[at + 1], lds[at + 2], lds[at + 3]]);
+        for lane in 0..64 {
+            assert_eq!(word(16 + 256 + lane * 4), words[64 + lane], "lane {lane}");
+            // The dwords of the first load end where those of the second begin, but for four bytes.
+            if lane < 63 {
+                assert_eq!(word(16 + 4 + lane * 4), 1, "the low byte of the second word, lane {lane}");
+            }
+            assert_eq!(wave.vgpr(0, lane as u32), offsets[lane], "no register is loaded");
         }
     }
 }

@@ -29,8 +29,6 @@ enum Form {
 enum Effect {
     /// To registers from this one on.
     Load(u8),
-    /// To LDS, a dword for each lane.
-    LoadToLds,
     /// From registers from this one on.
     Store(u8),
     /// Adds the register pair `v[2:3]`; the old value goes to registers from this one on.
@@ -50,8 +48,8 @@ const fn case(text: &'static str, words: [u32; 2], form: Form, effect: Effect, b
     Case { text, words, form, effect, bytes }
 }
 
-const CASES: [Case; 25] = {
-    use Effect::{Add, Load, LoadToLds, Store};
+const CASES: [Case; 24] = {
+    use Effect::{Add, Load, Store};
     use Form::{Buffer, ByLane, Flat, Global, Scratch};
     [
         case("global_load_b32 v4, v[0:1], off", [0xdc52_0000, 0x047c_0000], Global, Load(4), 4),
@@ -111,7 +109,6 @@ const CASES: [Case; 25] = {
             Add(None),
             4,
         ),
-        case("buffer_load_lds_b32 v0, s[4:7], 0 offen", [0xe0c4_0000, 0x8041_0000], Buffer, LoadToLds, 4),
         case("global_store_addtid_b32 v2, s[8:9]", [0xdca6_0000, 0x0008_0200], ByLane, Store(2), 4),
         case("global_load_addtid_b32 v4, s[8:9]", [0xdca2_0000, 0x0408_0000], ByLane, Load(4), 4),
         case("global_load_u16 v0, v[0:1], off", [0xdc4a_0000, 0x007c_0000], Global, Load(0), 2),
@@ -279,7 +276,7 @@ fn check(case: &Case, backend: Backend, size: WaveSize, across: u32) {
     let expected = |lane: u32, second: bool| {
         let old = pattern(lane, second)[..case.bytes].to_vec();
         match case.effect {
-            Effect::Load(_) | Effect::LoadToLds => old,
+            Effect::Load(_) => old,
             Effect::Store(data) => registers(&start, data, lane, case.bytes),
             Effect::Add(_) => {
                 let sum = number(&old).wrapping_add(number(&registers(&start, 2, lane, case.bytes)));
@@ -289,7 +286,7 @@ fn check(case: &Case, backend: Backend, size: WaveSize, across: u32) {
     };
     // Of stores and atomics the lanes before the fault are done, those from it on have written nothing.
     for lane in 0..layout.lanes {
-        let done = lane < first && !matches!(case.effect, Effect::Load(_) | Effect::LoadToLds);
+        let done = lane < first && !matches!(case.effect, Effect::Load(_));
         let now = if done { expected(lane, false) } else { pattern(lane, false)[..case.bytes].to_vec() };
         assert_eq!(layout.read(lane), now, "lane {lane}: {name}");
     }
@@ -305,11 +302,6 @@ fn check(case: &Case, backend: Backend, size: WaveSize, across: u32) {
             Effect::Load(register) => {
                 let loaded = registers(&wave, register, lane, case.bytes);
                 assert_eq!(loaded, expected(lane, true), "lane {lane}: {name}");
-            }
-            Effect::LoadToLds => {
-                let at = 512 + lane as usize * 4;
-                let loaded = &layout.bench.gpu.lds.bytes()[at..at + 4];
-                assert_eq!(loaded, expected(lane, lane >= first), "lane {lane}: {name}");
             }
             Effect::Store(_) | Effect::Add(_) => {
                 let twice = pattern(lane, true)[..case.bytes].to_vec();

@@ -138,17 +138,19 @@ fn lanes_without_addresses_touch_a_dword_each() {
 
 #[test]
 fn loads_of_buffers_to_local_memory_touch_both() {
-    for (arch, words, last, read) in [
-        // buffer_load_lds_b32 v0, s[8:11], 0 offen offset:4
-        (Arch::Gfx1100, [0xe0c4_0004, 0x8042_0000], RAW, 4),
-        // buffer_load_lds_u8 v0, s[8:11], 0 offen offset:4
-        (Arch::Gfx1100, [0xe0b4_0004, 0x8042_0000], RAW, 1),
-        // buffer_load_lds_format_x v0, s[8:11], 0 offen offset:4
-        (Arch::Gfx1100, [0xe0c8_0004, 0x8042_0000], RAW | XYZW | TWO_HALVES, 4),
+    // DST_SEL, NUM_FORMAT float, DATA_FORMAT 16_16.
+    let two_halves = 0o7654 | 7 << 12 | 5 << 15;
+    for (words, last, read) in [
+        // buffer_load_dword v0, s[8:11], 0 offen offset:4 lds
+        ([0xe051_1004, 0x8002_0000], 0, 4),
+        // buffer_load_ubyte v0, s[8:11], 0 offen offset:4 lds
+        ([0xe041_1004, 0x8002_0000], 0, 1),
+        // buffer_load_format_x v0, s[8:11], 0 offen offset:4 lds
+        ([0xe001_1004, 0x8002_0000], two_halves, 4),
         // buffer_load_ushort v0, s[8:11], 0 offen offset:4 lds
-        (Arch::Gfx942, [0xe049_1004, 0x8002_0000], 0, 2),
+        ([0xe049_1004, 0x8002_0000], 0, 2),
     ] {
-        let mut bench = bench(arch, words, [0, 256, last]);
+        let mut bench = bench(Arch::Gfx942, words, [0, 256, last]);
         let mut expected = bench.global(|lane| 4 + lane * 4, read, Access::Read);
         expected.extend(lds(16 + 4));
         assert_eq!(bench.touches(), expected, "{words:x?}");

@@ -212,8 +212,8 @@ fn is_there(entry: &Coverage) -> bool {
 fn absent(random: &mut Random, arch: Arch, pattern: &Pattern, engines: &mut [Engine], report: &mut Report) {
     let state = values::state(random, Target { arch, wave: arch.wave_sizes()[0] });
     let state = State { pc: state.pc + START as u64, ..state };
-    // DPP8 is marked by an operand.
-    for marker in [0, 0xe9, 0xe9 << 32] {
+    // DPP8 is marked by an operand; some sources can only be vector registers.
+    for marker in [0, 0xe9, 0xe9 << 32, 0x100 << 32 | 0x100 << 41 | 0x100 << 50] {
         let bits = pattern.value | marker & !pattern.mask;
         let Ok(inst) = decode_for(arch, arch.wave_sizes()[0], &bits.to_le_bytes()) else { continue };
         if inst.op != pattern.op {

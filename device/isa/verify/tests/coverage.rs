@@ -48,7 +48,8 @@ them."
         Arch::Gfx1100 => {
             "\
 Images (MIMG), exports (EXP), parameter interpolation (VINTERP, LDSDIR), and what of DS belongs to ray tracing, ordered
-append and streamout are not there on purpose: compute programs without textures have no use for them."
+append and streamout are not there on purpose: compute programs without textures have no use for them. `v_swap_b16` is
+absent."
         }
         Arch::Gfx1201 => {
             "\
@@ -56,7 +57,7 @@ Images (VIMAGE, VSAMPLE), exports (VEXPORT, here EXP), parameter interpolation (
 DS belongs to ray tracing and streamout are not there on purpose: compute programs without textures have no use for them.
 VFLAT, VGLOBAL, VSCRATCH and VBUFFER are listed as FLAT, GLOBAL, SCRATCH, MUBUF and MTBUF. Named barriers are not there
 because the chip has none: `s_barrier_signal`, `s_barrier_signal_isfirst` and `s_get_barrier_state` are tried with the workgroup's own
-barrier, -1. Waves of 64 lanes have no `s_alloc_vgpr`, as on the chip."
+barrier, -1. Waves of 64 lanes have no `s_alloc_vgpr`, as on the chip. `ds_bpermute_fi_b32` is absent."
         }
     }
 }

@@ -11,7 +11,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (cache, progress) = (Cache::open()?, Progress::new());
     let programs = match std::env::args().nth(1).as_deref() {
         None | Some("19") => tools::llvm(&cache, Freshness::Cached, &progress)?,
-        Some("22") => tools::second_llvm(&cache, Freshness::Cached, &progress)?,
+        Some("22") => tools::tables_llvm(&cache, Freshness::Cached, &progress)?,
         Some("23") => tools::newer_llvm(&cache, Freshness::Cached, &progress)?,
         Some(other) => return Err(format!("there is LLVM 19, 22 and 23 here, and no {other}").into()),
     };

@@ -46,7 +46,13 @@ pub(super) fn half_constant(op: Op, n: usize, operand: Operand) -> Operand {
     let Operand::InlineFloat(value) = operand else { return operand };
     match op {
         // These add to a single.
-        Op::V_DOT2_F32_F16 | Op::V_DOT2_F32_BF16 | Op::V_DOT2ACC_F32_F16 | Op::V_DOT2C_F32_F16 if n == 2 => {
+        Op::V_DOT2_F32_F16
+        | Op::V_DOT2_F32_BF16
+        | Op::V_DOT2ACC_F32_F16
+        | Op::V_DOT2ACC_F32_BF16
+        | Op::V_DOT2C_F32_F16
+            if n == 2 =>
+        {
             operand
         }
         Op::V_DOT2_F32_F16
@@ -54,9 +60,10 @@ pub(super) fn half_constant(op: Op, n: usize, operand: Operand) -> Operand {
         | Op::V_DOT2ACC_F32_F16
         | Op::V_DOT2C_F32_F16
         | Op::V_WMMA_F16_16X16X16_F16 => Operand::Literal(value.f16_bits().into()),
-        Op::V_DOT2_F32_BF16 | Op::V_DOT2_BF16_BF16 | Op::V_WMMA_BF16_16X16X16_BF16 => {
-            Operand::Literal(value.bf16_bits().into())
-        }
+        Op::V_DOT2_F32_BF16
+        | Op::V_DOT2_BF16_BF16
+        | Op::V_DOT2ACC_F32_BF16
+        | Op::V_WMMA_BF16_16X16X16_BF16 => Operand::Literal(value.bf16_bits().into()),
         _ => operand,
     }
 }

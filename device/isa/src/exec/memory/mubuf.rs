@@ -307,20 +307,6 @@ fn load_to_lds(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     })
 }
 
-/// Stores from LDS: a dword per lane from where [`load_to_lds`] brings one.
-fn store_from_lds(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
-    let buffer = Buffer::of(w, d);
-    let base = (w.s[slot::M0] & 0xffff) + (d.imm & field::OFFSET);
-    w.has_loaded_lds();
-    each(w, m, d, (&buffer, (1, 4)), |w, m, lane| {
-        let Some(va) = buffer.address(buffer.place(w, d, lane), 0, 4) else { return Ok(()) };
-        let at = base + lane * 4;
-        // As loads by DS instructions.
-        let value = if m.lds.contains(at, 4) { u32::from_le_bytes(m.lds.get(at)) } else { 0 };
-        m.global.store(va, value)
-    })
-}
-
 /// Layout of the components of a typed access in registers.
 mod layout {
     /// The format is the instruction's (MTBUF): no component selects.
@@ -467,7 +453,6 @@ pub(crate) fn entry(operation: Operation, effect: Effect, repeats: bool) -> Opti
             }
         }
         (Operation::DwordToLds, Effect::Load) => entry(load_to_lds, 0, 0, 0),
-        (Operation::DwordToLds, Effect::Store) => entry(store_from_lds, 0, 0, 0),
         (Operation::PartToLds(part), Effect::Load) => entry(load_to_lds, part.pack(), 0, 0),
         (Operation::FormatToLds, Effect::Load) => entry(load_to_lds, layout::FORMAT, 0, 0),
         _ => None,

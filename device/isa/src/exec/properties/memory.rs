@@ -2,7 +2,7 @@
 
 use super::Effect::{Atomic, Load, Store};
 use super::Family::{ByLane, GlobalWaveSync, Lds, LdsExchange, Nothing};
-use super::Space::{Buffer, BufferToLds};
+use super::Space::Buffer;
 use super::{Effect, Family, Moves, Properties, Row, Space, of};
 use crate::exec::memory::atomic::Function;
 use crate::exec::memory::ds::Operation;
@@ -115,12 +115,6 @@ pub(super) const ROWS: &[Row] = &[
     (Op::BUFFER_LOAD_FORMAT_XYZW, buffer(Buffer, Load, format(false, 4, Packing::Whole))),
     (Op::BUFFER_LOAD_I16, buffer(Buffer, Load, mubuf::Operation::Moves(Moves::Part(Narrow::I16)))),
     (Op::BUFFER_LOAD_I8, buffer(Buffer, Load, mubuf::Operation::Moves(Moves::Part(Narrow::I8)))),
-    (Op::BUFFER_LOAD_LDS_B32, buffer(BufferToLds, Load, mubuf::Operation::DwordToLds)),
-    (Op::BUFFER_LOAD_LDS_FORMAT_X, buffer(BufferToLds, Load, mubuf::Operation::FormatToLds)),
-    (Op::BUFFER_LOAD_LDS_I16, buffer(BufferToLds, Load, mubuf::Operation::PartToLds(Narrow::I16))),
-    (Op::BUFFER_LOAD_LDS_I8, buffer(BufferToLds, Load, mubuf::Operation::PartToLds(Narrow::I8))),
-    (Op::BUFFER_LOAD_LDS_U16, buffer(BufferToLds, Load, mubuf::Operation::PartToLds(Narrow::U16))),
-    (Op::BUFFER_LOAD_LDS_U8, buffer(BufferToLds, Load, mubuf::Operation::PartToLds(Narrow::U8))),
     (Op::BUFFER_LOAD_U16, buffer(Buffer, Load, mubuf::Operation::Moves(Moves::Part(Narrow::U16)))),
     (Op::BUFFER_LOAD_U8, buffer(Buffer, Load, mubuf::Operation::Moves(Moves::Part(Narrow::U8)))),
     (Op::BUFFER_STORE_B128, buffer(Buffer, Store, mubuf::Operation::Moves(Moves::Dwords(4)))),
@@ -140,7 +134,6 @@ pub(super) const ROWS: &[Row] = &[
     (Op::BUFFER_STORE_FORMAT_XY, buffer(Buffer, Store, format(false, 2, Packing::Whole))),
     (Op::BUFFER_STORE_FORMAT_XYZ, buffer(Buffer, Store, format(false, 3, Packing::Whole))),
     (Op::BUFFER_STORE_FORMAT_XYZW, buffer(Buffer, Store, format(false, 4, Packing::Whole))),
-    (Op::BUFFER_STORE_LDS_DWORD, buffer(BufferToLds, Store, mubuf::Operation::DwordToLds)),
     (Op::FLAT_ATOMIC_ADD_F64, flat(Space::Flat, Atomic, Moves::Atomic(Function::AddFloat, 64))),
     (Op::FLAT_ATOMIC_MAX_F64, flat(Space::Flat, Atomic, Moves::Atomic(Function::MaxFloat, 64))),
     (Op::FLAT_ATOMIC_MIN_F64, flat(Space::Flat, Atomic, Moves::Atomic(Function::MinFloat, 64))),

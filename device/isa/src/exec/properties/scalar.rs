@@ -382,7 +382,6 @@ pub(super) const ROWS: &[Row] = &[
     (Op::S_SETREG_IMM32_B32, of(Control)),
     (Op::S_SEXT_I32_I16, of(Scalar)),
     (Op::S_SEXT_I32_I8, of(Scalar)),
-    (Op::S_SINGLEUSE_VDST, of(Nothing)),
     (Op::S_SLEEP, of(Control)),
     (Op::S_SLEEP_VAR, of(Control)),
     (Op::S_STORE_DWORD, store(Space::Scalar, 1)),

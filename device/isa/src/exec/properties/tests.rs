@@ -140,7 +140,7 @@ fn spaces_are_those_of_the_encodings() {
                 Format::Flat => space == Space::Flat,
                 Format::Global => space == Space::Global,
                 Format::Scratch => space == Space::Scratch,
-                Format::Mubuf | Format::Mtbuf => matches!(space, Space::Buffer | Space::BufferToLds),
+                Format::Mubuf | Format::Mtbuf => space == Space::Buffer,
                 _ => false,
             };
             assert!(expected, "{op:?} {format:?} {space:?}");

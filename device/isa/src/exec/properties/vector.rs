@@ -110,6 +110,7 @@ pub(super) const ROWS: &[Row] = &[
     (Op::V_DOT2_F16_F16, vector(vop_f16::entry)),
     (Op::V_DOT2_F32_BF16, of(Special)),
     (Op::V_DOT2_F32_F16, of(Special)),
+    (Op::V_DOT2ACC_F32_BF16, vector(vop_f32::entry)),
     (Op::V_DOT2ACC_F32_F16, vector(vop_f32::entry)),
     (Op::V_DOT4_F32_BF8_BF8, of(Special)),
     (Op::V_DOT4_F32_BF8_FP8, of(Special)),

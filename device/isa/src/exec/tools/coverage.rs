@@ -41,7 +41,8 @@ pub fn coverage(arch: Arch) -> Vec<Coverage> {
     let mut all: BTreeMap<&'static str, Coverage> = BTreeMap::new();
     for table in tables.tables {
         let groups = &tables.groups[usize::from(table.first)..][..usize::from(table.len)];
-        for form in groups.iter().flat_map(|g| &tables.forms[usize::from(g.first)..][..usize::from(g.len)]) {
+        let forms = groups.iter().flat_map(|g| &tables.forms[usize::from(g.first)..][..usize::from(g.len)]);
+        for form in forms.filter(|form| form.processors & tables::bit(arch) != 0) {
             let missing = missing(arch, tables, form);
             for op in core::iter::once(form.op).chain(form.dual) {
                 let entry = all.entry(op.mnemonic()).or_insert_with(|| Coverage {
@@ -90,7 +91,7 @@ fn plain(form: &Form, operand: Operand) -> u64 {
     match (operand.decode, operand.name) {
         // The workgroup's barrier, -1: there are none that have names.
         (Decode::Src, Name::Src0) if form.op.names_barrier() => 193,
-        (Decode::Src | Decode::SrcDeferred | Decode::SrcT16, _) if operand.class.starts_with('V') => V0,
+        (Decode::Src | Decode::SrcT16, _) if operand.class.starts_with('V') => V0,
         (Decode::SrcAv | Decode::SrcAgpr, _) => V0,
         (Decode::Imm, Name::Simm16) => match form.op {
             // Hardware register 1, all 32 bits: MODE.

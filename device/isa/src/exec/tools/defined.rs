@@ -196,7 +196,7 @@ impl Defined {
         let mut told = None;
         if !is_exchange && let Some((space, effect)) = row.memory {
             let addresses: &[Place] = match space {
-                Space::Buffer | Space::BufferToLds => &[Place::Src(0), Place::Src(1), Place::Src(2)],
+                Space::Buffer => &[Place::Src(0), Place::Src(1), Place::Src(2)],
                 Space::Lds => &[Place::Src(0)],
                 _ => &[Place::Src(0), Place::Src(2)],
             };
@@ -204,8 +204,6 @@ impl Defined {
             if told.is_none() && effect != Effect::Load {
                 let data: &[Place] = match space {
                     Space::Buffer => &[Place::Src(3)],
-                    // The data are in LDS.
-                    Space::BufferToLds => &[],
                     Space::Lds => &[Place::Src(1), Place::Src(2)],
                     _ => &[Place::Src(1)],
                 };

@@ -161,8 +161,7 @@ pub(crate) fn collect(w: &Wave, m: &Machine<'_>, inst: &Inst, d: &Di, into: &mut
             }
             all.buffer(d, operation);
             if operation.has_lds() {
-                let loads = effect == Effect::Load;
-                (all.access, all.replaces) = (if loads { Access::Write } else { Access::Read }, loads);
+                (all.access, all.replaces) = (Access::Write, true);
                 all.lds_of_lanes(d.imm & field::OFFSET);
             }
         }

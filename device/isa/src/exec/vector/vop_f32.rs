@@ -103,6 +103,7 @@ vector_ops! {
     V_CUBESC_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { cube(a, b, c).2 }
     V_CUBETC_F32: F32 -> F32, (a: u32, b: u32, c: u32) -> u32 { cube(a, b, c).3 }
     V_DOT2ACC_F32_F16: Bits -> F32, (a: u32, b: u32, c: u32) -> u32 { sums::single(Card::Gfx11, Factors::Halves, pairs(a, b), c) }, sixteen lanes::halves_of_gfx11
+    V_DOT2ACC_F32_BF16: Bits -> F32, (a: u32, b: u32, c: u32) -> u32 { sums::single(Card::Gfx11, Factors::Brains, pairs(a, b), c) }
 }
 
 /// The scalar form for vectors with NaNs in them.

@@ -116,11 +116,8 @@ pub(crate) fn run(state: &mut State, inst: &Inst) -> Result<(), End> {
         let access = Access { descriptor, index, offset, lane, vdata };
         let loaded = if let Some(name) = name.strip_prefix("atomic_") {
             access.atomic(state, inst, name)?
-        } else if name.starts_with("load_lds") || inst.mem.lds {
+        } else if inst.mem.lds {
             access.load_lds(state, name, inst.mem.offset as u32)?;
-            0
-        } else if name == "store_lds_dword" {
-            access.store_lds(state, inst.mem.offset as u32)?;
             0
         } else if name.contains("format") {
             access.formatted(state, inst, name)?
@@ -228,15 +225,6 @@ impl Access {
             return Ok(());
         }
         state.lds_store(at, &value.to_le_bytes())
-    }
-
-    /// Stores a dword of LDS for each lane, from where loads bring it.
-    fn store_lds(&self, state: &mut State, offset: u32) -> Result<(), End> {
-        let at = (state.m0() & 0xffff) + offset + self.lane * 4;
-        let Some(va) = self.address(0, 4) else { return Ok(()) };
-        // What is not in LDS reads as zero.
-        let bytes = if at as usize + 4 > state.lds.len() { vec![0; 4] } else { state.lds_load(at, 4)? };
-        state.store(va, &bytes)
     }
 
     /// The components of an element, selected, as 32-bit values.

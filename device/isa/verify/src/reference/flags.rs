@@ -250,7 +250,7 @@ fn other(l: &Lane<'_>) -> Option<u32> {
         V_FREXP_EXP_I32_F64 => quiet::<F64>(l, 1),
         // A scaling whose rounding is part of the division it belongs to.
         V_DIV_SCALE_F32 | V_DIV_SCALE_F64 | V_DIV_FMAS_F32 | V_DIV_FMAS_F64 => 0,
-        V_DOT2_F16_F16 | V_DOT2_BF16_BF16 | V_DOT2ACC_F32_F16 => return None,
+        V_DOT2_F16_F16 | V_DOT2_BF16_BF16 | V_DOT2ACC_F32_F16 | V_DOT2ACC_F32_BF16 => return None,
         op => {
             let name = op.mnemonic();
             let floats = ["f16", "f32", "f64", "cube", "norm"].iter().any(|part| name.contains(part));

@@ -9,8 +9,9 @@ use rustc_apfloat::{Float, Round};
 use super::gfx9::packed_into;
 use super::lane::{Lane, Out};
 use super::number::{
-    self as n, F16, F32, F64, Format, Rules, add, bits, convert, extreme, extreme_number, extreme_or_nan,
-    fma, frexp, half_value, integral, is_nan, ldexp, mul, neg, of, operation, to_signed, to_unsigned,
+    self as n, B16, F16, F32, F64, Format, Rules, add, bits, convert, extreme, extreme_number,
+    extreme_or_nan, fma, frexp, half_value, integral, is_nan, ldexp, mul, neg, of, operation, to_signed,
+    to_unsigned,
 };
 use super::reciprocal::{reciprocal, reciprocal_root};
 use super::transcendental::{self, Function};
@@ -476,8 +477,10 @@ fn other(l: &Lane<'_>) -> Option<Out> {
         V_DIV_FMAS_F32 => Some(l.out32(div_fmas::<F32>(l, vcc(l)))),
         V_DIV_FMAS_F64 => Some(l.out64(div_fmas::<F64>(l, vcc(l)))),
         V_TRIG_PREOP_F64 => Some(l.out64(trig_preop(l))),
-        V_DOT2ACC_F32_F16 => {
-            let sum = dot::single::<F16>(pairs(l), l.f32(2), l.state.arch);
+        V_DOT2ACC_F32_F16 | V_DOT2ACC_F32_BF16 => {
+            let halves = l.vector.op == V_DOT2ACC_F32_F16;
+            let dot = if halves { dot::single::<F16> } else { dot::single::<B16> };
+            let sum = dot(pairs(l), l.f32(2), l.state.arch);
             Some(l.out32(n::flushed::<F32>(sum, single.flush_out)))
         }
         V_DOT2_F16_F16 => {

@@ -275,7 +275,9 @@ impl Lane<'_> {
         const FP16_OVFL: u32 = 1 << 23;
         let mods = &self.vector.mods;
         let mut value = value;
-        let ignored = self.has_ieee() && (!rules.flush_out || self.state.mode & IEEE != 0);
+        // The one operation on pairs whose encoding has it.
+        let pair = self.vector.op == Op::V_PK_FMAC_F16;
+        let ignored = pair || self.has_ieee() && (!rules.flush_out || self.state.mode & IEEE != 0);
         let result = number::of::<F>(value);
         if mods.omod != 0 && !ignored && result.is_finite() {
             let power = [0, 1, 2, -1][usize::from(mods.omod & 3)];

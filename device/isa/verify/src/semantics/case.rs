@@ -61,7 +61,7 @@ pub(crate) fn instruction(
         let Ok(encoded) = encode(target.arch, &inst) else { continue };
         // Implied operands follow from the ones that changed.
         let Ok(inst) = decode_for(target.arch, target.wave, encoded.bytes()) else { continue };
-        // What no assembler takes; LLVM 19 takes no high halves in the short encodings either, but hardware does.
+        // What no assembler takes; for gfx1201 LLVM takes no high halves in the short encodings either, but hardware does.
         let text = Disassembly::new(inst, target.arch, target.wave)
             .to_string()
             .replace("_Lo128' register class*/", "");
@@ -82,14 +82,18 @@ fn settle(random: &mut Random, inst: &mut Inst, target: Target, registers: Regis
         let words = width(operand, target);
         let destination = matches!(operand.place, Place::Dst | Place::Dst2 | Place::DualDst);
         let Some(slot) = slot(inst, operand.place) else { continue };
+        // There, tuples of vector registers begin at even ones.
+        let even: u8 = if Facts::of(target.arch).is_gfx9 && words > 1 { !1 } else { !0 };
         match slot {
+            // Lane masks are in scalar registers.
+            Operand::Vgpr(_) | Operand::Agpr(_) if operand.mask => return false,
             Operand::Vgpr(number) => {
                 let last = registers.vector - words;
-                *slot = Operand::Vgpr((u32::from(*number) % (last + 1)) as u8);
+                *slot = Operand::Vgpr((u32::from(*number) % (last + 1)) as u8 & even);
             }
             Operand::Agpr(number) => {
                 let last = Facts::of(target.arch).accumulators as u32 - words;
-                *slot = Operand::Agpr((u32::from(*number) % (last + 1)) as u8);
+                *slot = Operand::Agpr((u32::from(*number) % (last + 1)) as u8 & even);
             }
             // No register, although LLVM lists it as one.
             Operand::Sgpr(125) if Facts::of(target.arch).is_gfx9 => return false,

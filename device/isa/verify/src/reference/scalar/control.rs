@@ -31,7 +31,6 @@ pub(super) fn run(state: &mut State, inst: &Inst, a64: u64, dst: u8, k: i32) -> 
         | S_WAIT_KMCNT
         | S_WAIT_LOADCNT_DSCNT
         | S_WAIT_STORECNT_DSCNT
-        | S_SINGLEUSE_VDST
         | S_WAIT_EVENT
         | S_SETPRIO
         | S_SET_INST_PREFETCH_DISTANCE
