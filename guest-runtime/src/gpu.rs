@@ -29,17 +29,6 @@ impl fmt::Debug for Gpu {
     }
 }
 
-impl Pool {
-    /// The same memory, mapped for other GPUs of the process as well.
-    #[must_use]
-    pub fn reached_by(mut self, others: &[Gpu]) -> Self {
-        let ids = others.iter().map(|gpu| gpu.inner.agent.gpu_id);
-        let new: Vec<u32> = ids.filter(|id| !self.gpus.contains(id)).collect();
-        self.gpus.extend(new);
-        self
-    }
-}
-
 impl Gpu {
     pub(crate) fn new(
         process: &Arc<Process>,
@@ -62,6 +51,14 @@ impl Gpu {
     /// The GPU's own memory.
     pub fn vram(&self) -> Pool {
         self.pool(MemoryKind::Vram)
+    }
+
+    /// The GPU's own memory, mapped for other GPUs of the process as well.
+    pub fn vram_for(&self, others: &[Gpu]) -> Pool {
+        let mut pool = self.vram();
+        let ids = others.iter().map(|gpu| gpu.inner.agent.gpu_id);
+        pool.gpus.extend(ids.filter(|id| *id != self.inner.agent.gpu_id));
+        pool
     }
 
     /// System memory, coherent between processor and GPU while kernels run.

@@ -58,9 +58,9 @@ pub(crate) fn run(runtime: &Runtime, args: &[String], out: &mut dyn Write) -> an
 
 /// Copies from one to the other, by an engine of either.
 fn copies(gpus: &[Gpu], (from, to): (&Member<'_>, &Member<'_>), data: &[u32]) -> anyhow::Result<()> {
-    let source = from.gpu.vram().reached_by(gpus).buffer_from(data)?;
+    let source = from.gpu.vram_for(gpus).buffer_from(data)?;
     for worker in [from, to] {
-        let target = to.gpu.vram().reached_by(gpus).buffer::<u32>(data.len())?;
+        let target = to.gpu.vram_for(gpus).buffer::<u32>(data.len())?;
         let mut engine = worker.gpu.copy_queue()?;
         engine.copy(&source, &target)?;
         engine.finish(LIMIT)?;
@@ -72,8 +72,8 @@ fn copies(gpus: &[Gpu], (from, to): (&Member<'_>, &Member<'_>), data: &[u32]) ->
 /// A kernel of the one reads its own memory and stores to the other's; a kernel of the other reads there and stores back.
 fn steps(gpus: &[Gpu], (one, other): (&Member<'_>, &Member<'_>), data: &[u32]) -> anyhow::Result<()> {
     let items = data.len() as u32;
-    let own = one.gpu.vram().reached_by(gpus).buffer_from(data)?;
-    let there = other.gpu.vram().reached_by(gpus).buffer::<u32>(data.len())?;
+    let own = one.gpu.vram_for(gpus).buffer_from(data)?;
+    let there = other.gpu.vram_for(gpus).buffer::<u32>(data.len())?;
     for (member, (to, from)) in [(one, (&there, &own)), (other, (&own, &there))] {
         member.step.launch(&member.queue).grid(items).block(256).args((to, from, items)).run()?;
     }
@@ -86,7 +86,7 @@ fn steps(gpus: &[Gpu], (one, other): (&Member<'_>, &Member<'_>), data: &[u32]) -
 /// All GPUs add to one word at the same time, in the memory of each.
 fn tallies(gpus: &[Gpu], members: &[Member<'_>]) -> anyhow::Result<()> {
     for owner in gpus {
-        let sum = owner.vram().reached_by(gpus).buffer_from(&[0u32])?;
+        let sum = owner.vram_for(gpus).buffer_from(&[0u32])?;
         let running = members
             .iter()
             .map(|member| member.tally.launch(&member.queue).grid(TALLIES).block(64).args((&sum,)).submit());
@@ -100,7 +100,7 @@ fn tallies(gpus: &[Gpu], members: &[Member<'_>]) -> anyhow::Result<()> {
 
 /// Kernels of two run at the same time, and each waits for stores of the other one to its memory.
 fn answers(gpus: &[Gpu], first: &Member<'_>, second: &Member<'_>) -> anyhow::Result<()> {
-    let word = |member: &Member<'_>| member.gpu.vram().reached_by(gpus).buffer_from(&[0u32]);
+    let word = |member: &Member<'_>| member.gpu.vram_for(gpus).buffer_from(&[0u32]);
     let words: [Buffer<u32>; 2] = [word(first)?, word(second)?];
     let mut running = Vec::new();
     for (turn, member) in [first, second].into_iter().enumerate() {
