@@ -179,6 +179,8 @@ pub(crate) mod flag {
     pub(crate) const STATUS: u8 = 64;
     /// The buffer descriptor is one of gfx9.
     pub(crate) const OLD_DESCRIPTOR: u8 = 128;
+    /// Of sources that are NaNs, the last one is the result (vector ALU).
+    pub(crate) const LAST_FIRST: u8 = 128;
     /// An infinite result is never an overflow.
     pub(crate) const NO_OVERFLOW: u8 = 32;
 }

@@ -1,7 +1,7 @@
 //! Every operation of the tables: each backend's lanes against the scalar definition, over a lattice of edge cases.
 
 use super::Lds;
-use super::di::{Di, Handler, Kind, Machine, Source};
+use super::di::{Di, Handler, Kind, Machine, Source, flag};
 use crate::exec::vector::cmp::Operands;
 use crate::exec::vector::op::{Entry, Format};
 use crate::exec::vector::{
@@ -202,6 +202,40 @@ fn check_uniform(op: Op, entry: &Entry, kind: BackendKind) {
             let expected = (entry.scalar)(first, value[1], value[2]);
             let got = result(&wave, entry, lane);
             assert_eq!(got, expected, "{op:?} {kind:?} of {first:#x} and {value:#x?}");
+        }
+    }
+}
+
+/// A numerator that is a signalling NaN stays one, though the quotient is that NaN made quiet.
+#[test]
+fn fixup_of_a_division_keeps_the_numerators_signalling_nan() {
+    let cases: [(Entry, [u64; 3]); 3] = [
+        (
+            vop_f64::entry(Op::V_DIV_FIXUP_F64, BackendKind::Portable).expect("it is in the table"),
+            [0x7ff8_0000_0000_0001, 0x3ff0_0000_0000_0000, 0x7ff0_0000_0000_0001],
+        ),
+        (
+            vop_f32::entry(Op::V_DIV_FIXUP_F32, BackendKind::Portable).expect("it is in the table"),
+            [0x7fc0_0001, 0x3f80_0000, 0x7f80_0001],
+        ),
+        (
+            vop_f16::entry(Op::V_DIV_FIXUP_F16, BackendKind::Portable).expect("it is in the table"),
+            [0x7e01, 0x3c00, 0x7c01],
+        ),
+    ];
+    for (entry, values) in cases {
+        let source = |n: usize| Source { value: ROWS[n], kind: Kind::Vector, ..Source::ZERO };
+        for (order, expected) in [(values, values[2]), ([values[2], values[1], values[0]], values[0])] {
+            let mut wave = Wave::new(&WaveInit::default());
+            for n in 0..3 {
+                set(&mut wave, ROWS[n], 0, entry.bits[n], order[n]);
+            }
+            wave.v.set_lane(DESTINATION, 0, SENTINEL);
+            let mut di = Di::for_test(entry.slow);
+            (di.dst, di.src) = (DESTINATION, [source(0), source(1), source(2)]);
+            di.flags = flag::SLOW | flag::SIGNALS | flag::LAST_FIRST;
+            call(entry.slow, &mut wave, &di);
+            assert_eq!(result(&wave, &entry, 0), expected, "{order:x?}");
         }
     }
 }

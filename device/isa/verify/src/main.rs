@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use belfry_isa::inst::Arch;
 use belfry_isa_verify::{cards, decode, programs, semantics};
 use clap::{Parser, ValueEnum};
@@ -69,6 +69,12 @@ fn main() -> Result<ExitCode> {
     if let Some(folder) = &cli.write_vectors {
         archs.into_iter().try_for_each(|arch| write_vectors(arch, folder))?;
         return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(part) = &cli.operation {
+        ensure!(
+            archs.iter().any(|&arch| semantics::has(arch, part)),
+            "no operation's mnemonic contains {part:?}"
+        );
     }
     for (oracle, run) in [
         (Oracle::Decode, check_decode as fn(&Cli, Arch) -> Result<usize>),

@@ -203,6 +203,12 @@ pub fn run(arch: Arch, cases: usize, seed: u64, only: Option<&str>) -> Report {
     report
 }
 
+/// Returns true if an instruction set has an operation whose mnemonic contains `part`.
+#[must_use]
+pub fn has(arch: Arch, part: &str) -> bool {
+    patterns(arch).any(|pattern| pattern.op.mnemonic().contains(part))
+}
+
 /// Returns true if waves of some size have all of an operation; waves of the other size then stop at it.
 fn is_there(entry: &Coverage) -> bool {
     entry.is_complete() || matches!(entry.missing.as_slice(), ["wave32"] | ["wave64"])

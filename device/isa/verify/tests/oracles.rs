@@ -112,3 +112,16 @@ fn results_captured_on_cards_are_the_engines_on_every_backend() {
         assert!(report.tally.checked() > 1000, "{arch:?}: {report}");
     }
 }
+
+#[test]
+fn name_that_no_operation_has_is_an_error() {
+    assert!(semantics::has(Arch::Gfx942, "fixup"));
+    assert!(!semantics::has(Arch::Gfx942, "sdwa"));
+    let program = env!("CARGO_BIN_EXE_belfry-isa-verify");
+    let output = std::process::Command::new(program)
+        .args(["--only", "semantics", "--operation", "sdwa"])
+        .output()
+        .expect("it starts");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && text.contains("no operation's mnemonic contains \"sdwa\""), "{text}");
+}

@@ -312,6 +312,9 @@ impl Lowering {
         if o.op == Op::V_DIV_FIXUP_F16 && flags != 0 {
             flags |= flag::NO_OVERFLOW;
         }
+        if matches!(o.op, Op::V_DIV_FIXUP_F16 | Op::V_DIV_FIXUP_F32 | Op::V_DIV_FIXUP_F64) && flags != 0 {
+            flags |= flag::LAST_FIRST;
+        }
         if clamp {
             flags |= flag::CLAMP;
             if self.mode & DX10_CLAMP == 0 {

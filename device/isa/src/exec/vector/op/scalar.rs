@@ -53,7 +53,10 @@ pub(super) fn each_lane<A: Reg, B: Reg, C: Reg, D: Reg>(
                 if d.flags & flag::SIGNALS != 0 && shape.input == shape.output {
                     let floats = if d.flags & flag::INTEGERS != 0 { 1 } else { shape.arity };
                     for (i, value) in r.iter_mut().enumerate() {
-                        let operands = [a[i].bits(), b[i].bits(), c[i].bits()];
+                        let mut operands = [a[i].bits(), b[i].bits(), c[i].bits()];
+                        if d.flags & flag::LAST_FIRST != 0 {
+                            operands.reverse();
+                        }
                         *value = float::signalling(*value, shape.output, &operands[..floats]);
                     }
                 }
