@@ -38,7 +38,7 @@ pub(crate) fn has(form: Form, masked: bool) -> bool {
         }
         Form::LdsLoadTwo(dwords) => dwords <= 2,
         Form::GlobalStore(moves) | Form::FlatStore(moves) | Form::BufferStore(moves) => {
-            registers(moves) <= 4 && (!masked || matches!(moves, Moves::Dwords(_)))
+            registers(moves) <= 4 && (!masked || moves == Moves::Dwords(1))
         }
         Form::LdsStore(Moves::Dwords(dwords)) => dwords <= 4 && (!masked || dwords == 1),
         Form::LdsStoreTwo(dwords) => dwords <= 2 && (!masked || dwords == 1),

@@ -470,8 +470,6 @@ impl Body<'_> {
             }
         } else if fours {
             self.store_fours_in_steps(d, (&low, &data), &cold);
-        } else if self.masked {
-            self.scatter_elements(d, (&low, &data), registers(moves), &cold);
         }
         self.a.bind(done);
         self.come_back(cold);

@@ -66,25 +66,3 @@ fn operations_that_leave_some_numbers_to_handlers_have_code() {
     let called: Vec<&String> = called.map(|(text, ..)| text).collect();
     assert!(called.is_empty() && all.len() > 150, "{called:?} of {}", all.len());
 }
-
-#[test]
-fn stores_of_several_dwords_have_code_where_lanes_are_off() {
-    // global_store_b64, b96 and b128 v[0:1], v[4:..], off; buffer_store_b128 v[4:7], v0, s[4:7], s20 offen.
-    let stores: [([u32; 2], usize); 4] = [
-        ([0xdc6e_0000, 0x007c_0400], 2),
-        ([0xdc72_0000, 0x007c_0400], 3),
-        ([0xdc76_0000, 0x007c_0400], 4),
-        ([0xe074_0000, 0x1441_0400], 4),
-    ];
-    for (words, dwords) in stores {
-        let bytes: Vec<u8> = words.into_iter().chain([0xbfb0_0000]).flat_map(u32::to_le_bytes).collect();
-        for (size, halves) in [(WaveSize::Wave32, 1), (WaveSize::Wave64, 2)] {
-            let (code, forms) = lower::for_test(Arch::Gfx1100, size, &bytes);
-            let code = decoded(&instructions(BackendKind::Avx512, &code, &forms, halves));
-            let scatters =
-                code.iter().filter(|instruction| instruction.mnemonic() == Mnemonic::Vpscatterdd).count();
-            // One for each dword of sixteen lanes.
-            assert_eq!(scatters, dwords * 2 * halves as usize, "{words:x?} {size:?}");
-        }
-    }
-}
