@@ -36,12 +36,13 @@ impl Program {
         if self.below(4) == 0 { 0 } else { self.below(8) }
     }
 
-    /// Returns a source that all lanes share: a scalar register, or a small constant.
+    /// Returns a source that all lanes share: a scalar register, or a constant near 0.
     fn same(&mut self) -> u32 {
-        match self.below(3) {
-            0 => 3,
-            1 => 4 + self.below(3),
-            _ => 128 + self.below(33),
+        match self.below(6) {
+            0 | 1 => 3,
+            2 | 3 => 4 + self.below(3),
+            4 => 128 + self.below(33),
+            _ => 193 + self.below(16),
         }
     }
 

@@ -11,7 +11,7 @@ use super::Compiler;
 use super::succession::of_follower;
 use crate::exec::Follower;
 use crate::exec::compiled::known::KnownLoads;
-use crate::exec::di::Di;
+use crate::exec::di::{Di, Kind, Source};
 use crate::exec::form::{Form, When};
 use crate::exec::properties::Moves;
 use crate::exec::scalar::exec_mask::Function;
@@ -235,7 +235,10 @@ fn straight(body: &mut Body<'_>, affine: &mut Affine, (form, d): (Form, &Di)) ->
     let written = template::written(form, d, body.halves);
     let rows = template::rows(form, d, body.halves);
     let reads = |row: &u32| {
-        let is_source = |source: &crate::exec::di::Source| (source.value..source.value + 4).contains(row);
+        // Sources of two registers in a wave of 64 have four rows.
+        let is_source = |source: &Source| {
+            source.kind == Kind::Vector && row.checked_sub(source.value).is_some_and(|above| above < 4)
+        };
         !written.contains(row) || template::keeps(form, d) || d.src.iter().any(is_source)
     };
     let read: Vec<u32> = rows.iter().copied().filter(reads).collect();
