@@ -268,20 +268,39 @@ impl Pins {
         // What is still pinned is no longer mapped on the GPU; the device's map forgets it as well.
         let ids: Vec<u64> =
             table.entries.iter().filter(|(_, e)| e.start < end && start < e.end).map(|(id, _)| *id).collect();
-        for id in &ids {
-            if let Some(entry) = table.entries.remove(id) {
-                table.counts.change(entry.start, entry.end, |count| count - 1);
-                self.observe_gaps(&table, &entry);
-            }
-        }
-        if !ids.is_empty() && self.publish(&table).is_err() {
-            log::error!(target: "kfd", "the device's memory map cannot be rebuilt");
-        }
+        self.forget(&mut table, &ids);
         let result = make();
         if let Some(place) = table.going.iter().position(|range| *range == (start, end)) {
             table.going.swap_remove(place);
         }
         result
+    }
+
+    /// Notifies the owners of all pins in a range that was changed a while ago: by now, it may be other memory, and pins that they
+    /// renew are of that.
+    pub(crate) fn changed(&self, change: &Change) {
+        let touches = |entry: &Entry| entry.start < change.end && change.start < entry.end;
+        let before: Vec<u64> = {
+            let table = lock(&self.table);
+            table.entries.iter().filter(|(_, entry)| touches(entry)).map(|(id, _)| *id).collect()
+        };
+        self.tell(change);
+        self.forget(&mut lock(&self.table), &before);
+    }
+
+    /// Takes pins out of the device's map, of those that are still there.
+    fn forget(&self, table: &mut Table, ids: &[u64]) {
+        let mut any = false;
+        for id in ids {
+            if let Some(entry) = table.entries.remove(id) {
+                table.counts.change(entry.start, entry.end, |count| count - 1);
+                self.observe_gaps(table, &entry);
+                any = true;
+            }
+        }
+        if any && self.publish(table).is_err() {
+            log::error!(target: "kfd", "the device's memory map cannot be rebuilt");
+        }
     }
 
     /// Notifies the owners of all pins in a range of a change that leaves the pins as they are.

@@ -399,10 +399,12 @@ impl HostedProcess {
     ///
     /// `EINVAL` for a range that wraps around.
     pub fn changed(&self, address: usize, len: usize) -> Result<()> {
+        let end = address.checked_add(len).ok_or(Errno::EINVAL)?;
         let kept = self.forget(address, len);
-        let result = self.protecting(address, len, || ());
+        let (start, end) = (address as u64, end as u64);
+        self.hosted.pins().changed(&Change { start, end, unmapped: false, held: false });
         drop(kept);
-        result
+        Ok(())
     }
 
     /// Returns true if the driver or the device uses memory in a range: a map of a node, or a pin.

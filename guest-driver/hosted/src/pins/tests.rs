@@ -69,3 +69,41 @@ fn mirror_of_memory_that_is_being_replaced_is_to_be_tried_again() {
     drop(memory);
     assert_eq!(mirrors.try_to(PAGE_SIZE), Some(Errno::EFAULT));
 }
+
+/// Pins its memory again when it hears of a change.
+#[derive(Default)]
+struct Renews {
+    pin: std::sync::Mutex<Option<Pin>>,
+    answers: std::sync::Mutex<Vec<Option<Errno>>>,
+}
+
+impl Invalidate for Renews {
+    fn invalidated(&self, _change: &Change) {
+        let Some(old) = self.pin.lock().unwrap().take() else { return };
+        let renewed = old.renew();
+        self.answers.lock().unwrap().push(renewed.as_ref().err().copied());
+        *self.pin.lock().unwrap() = renewed.ok();
+    }
+}
+
+/// A program may have new memory at an address before anybody hears that the old one went: the ring of a queue, for example.
+#[test]
+fn memory_that_has_come_before_an_old_change_is_heard_of_stays_pinned() {
+    let pins = Pins::new(Reach::Process, Vec::new(), None).unwrap();
+    let memory = crate::shared::Shared::new(c"a program's", PAGE_SIZE as usize).unwrap();
+    let (at, renews) = (memory.address(), Arc::new(Renews::default()));
+    *renews.pin.lock().unwrap() = Some(pins.pin(at, 1, true, renews.clone()).unwrap());
+    let change = Change { start: at, end: at + PAGE_SIZE, unmapped: false, held: false };
+    pins.changed(&change);
+    assert_eq!(*renews.answers.lock().unwrap(), [None]);
+    assert!(pins.any_in(at, at + PAGE_SIZE), "it is there");
+    // One that is about to go is not pinned again.
+    pins.change(&change, || ());
+    assert_eq!(*renews.answers.lock().unwrap(), [None, Some(Errno::EFAULT)]);
+    assert!(!pins.any_in(at, at + PAGE_SIZE));
+    *renews.pin.lock().unwrap() = Some(pins.pin(at, 1, true, renews.clone()).unwrap());
+    drop(memory);
+    pins.changed(&change);
+    assert_eq!(renews.answers.lock().unwrap().last(), Some(&Some(Errno::EFAULT)));
+    assert!(!pins.any_in(at, at + PAGE_SIZE), "there is nothing");
+}
