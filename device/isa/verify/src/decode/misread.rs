@@ -73,6 +73,16 @@ pub(super) fn of_other_chips(text: &str) -> Option<&'static str> {
     )
 }
 
+/// Why LLVM lists a comparison of halves whose destination, of eight bits, is no scalar register: those are for 16-bit results alone.
+pub(super) fn no_destination(text: &str, sample: &[u8]) -> Option<&'static str> {
+    let compares = text.starts_with("v_cmp") && text.contains("_f16_e64 ");
+    // VOP3, `op_sel` of the third source and of the result set, and a destination behind the scalar registers.
+    let strange =
+        |bytes: &[u8]| bytes[3] >> 2 == 0b11_0101 && bytes[1] >> 3 & 0b1100 == 0b1100 && bytes[0] >= 0x80;
+    (compares && sample.windows(4).step_by(4).any(strange))
+        .then_some("v_cmp_*_f16 with op_sel of operands that they lack and no scalar register to write: LLVM 22 lists some")
+}
+
 /// Why LLVM writes another text than `mine` for an instruction: it is known to misread it.
 pub(super) fn otherwise(inst: &Inst, theirs: &Listed, mine: &str) -> Option<&'static str> {
     let mixes = matches!(inst.op, Op::V_FMA_MIXLO_F16 | Op::V_FMA_MIXHI_F16);
