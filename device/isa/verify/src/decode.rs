@@ -234,7 +234,12 @@ fn compare_one(
             report.exception(reason);
             return None;
         }
-        if let Some(reason) = expected.and_then(|theirs| misread::otherwise(&inst, theirs, &mine)) {
+        if expected.is_none() && misread::no_triple(&mine) {
+            report.exception(misread::NO_TRIPLE);
+            return None;
+        }
+        let differs = expected.filter(|theirs| theirs.text != mine);
+        if let Some(reason) = differs.and_then(|theirs| misread::otherwise(&inst, theirs, &mine)) {
             report.exception(reason);
             return None;
         }

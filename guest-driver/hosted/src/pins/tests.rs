@@ -86,7 +86,7 @@ impl Invalidate for Renews {
     }
 }
 
-/// A program may have new memory at an address before anybody hears that the old one went: the ring of a queue, for example.
+/// A program may have new memory at an address before the driver hears that the old one went: the ring of a queue, for example.
 #[test]
 fn memory_that_has_come_before_an_old_change_is_heard_of_stays_pinned() {
     let pins = Pins::new(Reach::Process, Vec::new(), None).unwrap();
