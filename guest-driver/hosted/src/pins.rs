@@ -83,6 +83,12 @@ struct Entry {
     notify: Arc<dyn Invalidate>,
 }
 
+impl Entry {
+    fn is_touched_by(&self, change: &Change) -> bool {
+        self.start < change.end && change.start < self.end
+    }
+}
+
 #[derive(Default)]
 struct Table {
     counts: Counts,
@@ -92,6 +98,13 @@ struct Table {
     next: u64,
     /// Ranges about to change: no page of them may be pinned.
     going: Vec<(u64, u64)>,
+}
+
+impl Table {
+    /// Pins that a change touches.
+    fn pins_in(&self, change: &Change) -> Vec<u64> {
+        self.entries.iter().filter(|(_, entry)| entry.is_touched_by(change)).map(|(id, _)| *id).collect()
+    }
 }
 
 /// All pins, and the devices' memory map made of them.
@@ -266,8 +279,7 @@ impl Pins {
         self.tell(change);
         let mut table = lock(&self.table);
         // What is still pinned is no longer mapped on the GPU; the device's map forgets it as well.
-        let ids: Vec<u64> =
-            table.entries.iter().filter(|(_, e)| e.start < end && start < e.end).map(|(id, _)| *id).collect();
+        let ids = table.pins_in(change);
         self.forget(&mut table, &ids);
         let result = make();
         if let Some(place) = table.going.iter().position(|range| *range == (start, end)) {
@@ -279,11 +291,7 @@ impl Pins {
     /// Notifies the owners of all pins in a range that was changed a while ago: by now, it may be other memory, and pins that they
     /// renew are of that.
     pub(crate) fn changed(&self, change: &Change) {
-        let touches = |entry: &Entry| entry.start < change.end && change.start < entry.end;
-        let before: Vec<u64> = {
-            let table = lock(&self.table);
-            table.entries.iter().filter(|(_, entry)| touches(entry)).map(|(id, _)| *id).collect()
-        };
+        let before = lock(&self.table).pins_in(change);
         self.tell(change);
         self.forget(&mut lock(&self.table), &before);
     }
@@ -308,7 +316,7 @@ impl Pins {
         let told: Vec<_> = {
             let table = lock(&self.table);
             let all = table.entries.values().chain(table.watches.values());
-            let touched = all.filter(|entry| entry.start < change.end && change.start < entry.end);
+            let touched = all.filter(|entry| entry.is_touched_by(change));
             touched.map(|entry| entry.notify.clone()).collect()
         };
         for notify in told {
