@@ -62,9 +62,8 @@ pub(crate) fn rows(form: Form, d: &Di, halves: u32) -> Vec<u32> {
     };
     match form {
         Form::Vector(_) | Form::Saturating(_) | Form::Part => {
-            let template = template(form, d);
-            for n in 0..template.map_or(0, Template::arity) {
-                source(n, if template.is_some_and(|template| template.takes_pair(n)) { 2 } else { 1 });
+            if let Some(template) = template(form, d) {
+                (0..template.arity()).for_each(|n| source(n, if template.takes_pair(n) { 2 } else { 1 }));
             }
         }
         Form::Pair(..) => {

@@ -92,7 +92,7 @@ pub(super) fn no_destination(text: &str, sample: &[u8]) -> Option<&'static str> 
         .then_some("v_cmp_*_f16 with op_sel of operands that they lack and no scalar register to write: LLVM 22 lists some")
 }
 
-/// Why LLVM writes another text than `mine` for an instruction: it is known to misread it.
+/// Why the text that LLVM writes is not `mine` for an instruction: it is known to misread it.
 pub(super) fn otherwise(inst: &Inst, theirs: &Listed, mine: &str) -> Option<&'static str> {
     let narrow = matches!(
         inst.op,
@@ -111,7 +111,6 @@ pub(super) fn otherwise(inst: &Inst, theirs: &Listed, mine: &str) -> Option<&'st
         Some((before[..control].to_owned(), rest.to_owned()))
     };
     (narrow
-        && theirs.text != mine
         && outside(&theirs.text).is_some()
         && outside(&theirs.text) == outside(mine))
     .then_some(
