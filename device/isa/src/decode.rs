@@ -21,6 +21,8 @@ use code::{Code, truncated};
 const DPP8_FI: [u64; 2] = [0xe9, 0xea];
 /// Source number that asks for a literal.
 const LITERAL: u32 = 255;
+/// Source numbers of gfx9 that ask for a dword of SDWA or DPP.
+const MODIFIERS: [u32; 2] = [0xf9, 0xfa];
 /// Bit of an operand that makes it an accumulation register.
 const ACC: u32 = 1 << 9;
 
@@ -130,6 +132,9 @@ impl Reader {
     fn inst(mut self, index: usize) -> Result<Inst, DecodeError> {
         let form = self.form;
         let flags = form.flags;
+        if self.lacks_modifiers() {
+            return Err(self.invalid());
+        }
         let mut inst = Inst {
             op: form.op,
             format: form.format,
@@ -183,6 +188,16 @@ impl Reader {
         let size = self.bytes + if self.trailing { 4 } else { 0 };
         inst.size = u8::try_from(size).unwrap_or(u8::MAX);
         Ok(inst)
+    }
+
+    /// Returns true if the first source announces a dword of DPP or SDWA, and the form has none.
+    ///
+    /// Forms with a first source refuse these numbers by themselves; those without one, as `v_nop`, do not read the field.
+    fn lacks_modifiers(&self) -> bool {
+        self.bytes == 4
+            && self.form.format == Format::Vop1
+            && self.file.flat_scratch.is_some()
+            && MODIFIERS.contains(&(self.code.word(0) & 0x1ff))
     }
 
     /// Operand of `kind` with encoded value `value`.

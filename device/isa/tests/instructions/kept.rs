@@ -145,6 +145,12 @@ fn v_nop_of_gfx942_has_the_dword_of_dpp_and_sdwa() {
     let sdwa = decode(Arch::Gfx942, &[0xf9, 0, 0, 0x7e, 0, 6, 6, 6]);
     assert!(sdwa.is_ok_and(|sdwa| (sdwa.op, sdwa.size) == (Op::V_NOP, 8)), "{sdwa:?}");
     assert_eq!(read(Arch::Gfx942, &[0x7e00_0000]).size, 4);
+    // Without that dword they are no instruction, and v_clrexcp has no such forms.
+    for word in [0x7e00_00f9u32, 0x7e00_00fa, 0x7e00_6af9, 0x7e00_6afa] {
+        let alone = decode(Arch::Gfx942, &word.to_le_bytes());
+        assert!(alone.is_err(), "{word:#x} is {alone:?}");
+    }
+    assert!(decode(Arch::Gfx942, &[0xf9, 0x6a, 0, 0x7e, 0, 6, 6, 6]).is_err(), "v_clrexcp with SDWA");
 }
 
 #[test]
