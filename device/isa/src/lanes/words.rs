@@ -90,3 +90,17 @@ pub(crate) fn pair(low: u32, high: u32) -> u64 {
 pub(crate) fn halves(pair: u64) -> [u32; 2] {
     [pair as u32, (pair >> 32) as u32]
 }
+
+/// Lanes in a mask, the highest first.
+///
+/// The mask is reversed once: the highest bit of what is left is found by an instruction (`bsr`) that waits for the
+/// register it writes, so that each lane would wait for the load of the lane before it.
+#[inline(always)]
+pub(crate) fn highest_first(mask: u64) -> impl Iterator<Item = u32> {
+    let mut left = mask.reverse_bits();
+    core::iter::from_fn(move || {
+        let lane = (left != 0).then(|| 63 - left.trailing_zeros())?;
+        left &= left - 1;
+        Some(lane)
+    })
+}

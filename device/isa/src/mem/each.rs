@@ -2,7 +2,7 @@
 
 use super::tlb::PAGE_SIZE;
 use super::{Access, Fault, Global, Unaligned, Word, crosses};
-use crate::lanes::words::read_words;
+use crate::lanes::words::{highest_first, read_words};
 
 /// A page that was looked up, and the distance from an address in it to the host's.
 struct Page {
@@ -22,16 +22,6 @@ impl Page {
         }
         Ok(core::ptr::with_exposed_provenance(va.wrapping_add(self.delta) as usize))
     }
-}
-
-/// Lanes of a mask, the highest first.
-#[inline(always)]
-fn lanes(mut mask: u16) -> impl Iterator<Item = usize> {
-    core::iter::from_fn(move || {
-        let lane = mask.checked_ilog2()? as usize & 15;
-        mask &= !(1 << lane);
-        Some(lane)
-    })
 }
 
 impl Global<'_> {
@@ -73,7 +63,8 @@ impl Global<'_> {
         // Each access of a watched page has to be seen.
         let watched = self.tlb.is_watched();
         let mut page = Page::NONE;
-        for lane in lanes(mask) {
+        for lane in highest_first(mask.into()) {
+            let lane = lane as usize & 15;
             let va = addresses[lane];
             let words = if watched || crosses(va, N as u64 * 4) {
                 self.load_apart(va)
@@ -96,7 +87,8 @@ impl Global<'_> {
     ) -> Result<(), (Fault, usize)> {
         let watched = self.tlb.is_watched();
         let mut page = Page::NONE;
-        for lane in lanes(mask) {
+        for lane in highest_first(mask.into()) {
+            let lane = lane as usize & 15;
             let va = addresses[lane];
             let value = if watched || crosses(va, T::SIZE) {
                 self.load(va)

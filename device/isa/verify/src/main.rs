@@ -113,7 +113,7 @@ fn parse_arch(name: &str) -> Result<Arch> {
 }
 
 fn check_decode(cli: &Cli, arch: Arch) -> Result<usize> {
-    let words = cli.count(1_000_000, 40_000_000);
+    let words = cli.count(250_000, 40_000_000);
     let mut report = decode::Report::new(arch);
     for vectors in decode::fixtures(arch).into_iter().chain([decode::newer::fixture(arch)]) {
         decode::vectors(vectors, &mut report);

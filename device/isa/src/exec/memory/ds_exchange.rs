@@ -205,10 +205,10 @@ pub(crate) fn global_addtid<const STORE: bool>(w: &mut Wave, m: &mut Machine<'_>
     let at = |lane: u32| base.wrapping_add(u64::from(lane) * u32::SIZE);
     let mut loaded = [0; 64];
     // Stores are done from the lowest lane up, loads from the highest down, and all of them before any register changes.
-    let mut left = exec;
+    let mut left = if STORE { exec } else { exec.reverse_bits() };
     while left != 0 {
-        let lane = if STORE { left.trailing_zeros() } else { left.ilog2() };
-        left &= !(1 << lane);
+        let lane = if STORE { left.trailing_zeros() } else { 63 - left.trailing_zeros() };
+        left &= left - 1;
         let done = if STORE {
             m.global.store(at(lane), w.v.lane(d.dst + lane / 32, lane & 31))
         } else {

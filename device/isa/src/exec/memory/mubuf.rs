@@ -13,6 +13,7 @@ use super::ds::pattern::{lane64, set_lane64};
 use super::flat::lanes;
 use crate::exec::di::{Di, Flow, Handler, Machine, flag};
 use crate::exec::properties::{Effect, Moves};
+use crate::lanes::words::highest_first;
 use crate::mem::{Access, Fault, PAGE_SIZE};
 use crate::registers::slot;
 use crate::wave::Wave;
@@ -83,9 +84,7 @@ fn each_load(
 ) -> Flow {
     let mut loaded: Loaded = [[0; 4]; 64];
     let exec = active(w);
-    let mut left = exec;
-    while let Some(lane) = left.checked_ilog2() {
-        left &= !(1 << lane);
+    for lane in highest_first(exec) {
         match f(w, m, lane) {
             Ok(words) => loaded[lane as usize & 63] = words,
             Err(fault) => {

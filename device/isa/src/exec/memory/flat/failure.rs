@@ -98,13 +98,3 @@ pub(crate) fn lanes(mut mask: u64) -> impl Iterator<Item = u32> {
         })
     })
 }
-
-/// Lanes in a mask, highest first.
-#[inline(always)]
-pub(super) fn lanes_down(mut mask: u64) -> impl Iterator<Item = u32> {
-    core::iter::from_fn(move || {
-        let lane = mask.checked_ilog2()?;
-        mask &= !(1 << lane);
-        Some(lane)
-    })
-}

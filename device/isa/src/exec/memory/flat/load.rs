@@ -7,12 +7,13 @@
 )]
 
 use super::address::{Block, are_repeated, block, block32, global_addresses, segment};
-use super::failure::{Failure, fail, lanes, lanes_down};
+use super::failure::{Failure, fail, lanes};
 use super::lane::{load_lane, load_words};
 use crate::exec::di::{Di, Flow, Machine, leave_to};
 use crate::exec::memory::ds::narrow::Narrow;
 use crate::exec::vector::op::{exec_half, per_backend, split};
 use crate::lanes::Lanes;
+use crate::lanes::words::highest_first;
 use crate::mem::{Fault, Word};
 use crate::wave::Wave;
 
@@ -122,7 +123,7 @@ pub(super) fn load_lanes<const N: usize>(
         let loaded = m.global.load_each_words(&addresses, mask, give);
         return loaded.map_err(|(fault, at)| (Failure::Memory(fault), 1 << (first_lane + at as u32)));
     }
-    for i in lanes_down(mask.into()) {
+    for i in highest_first(mask.into()) {
         let (lane, at) = (first_lane + i, i as usize & 15);
         let words = load_words::<N>(w, m, segment(w, m, d, lane), lane);
         for (row, word) in values.iter_mut().zip(words.map_err(|failure| (failure, 1 << lane))?) {
@@ -327,7 +328,7 @@ fn load_parts<T: Word + Into<u16>>(
                 done.map_err(|(fault, lane)| (Failure::Memory(fault), first_lane + lane as u32))?;
                 continue;
             }
-            for i in lanes_down(mask.into()) {
+            for i in highest_first(mask.into()) {
                 let lane = first_lane + i;
                 let value: Result<T, Failure> = load_lane(w, m, segment(w, m, d, lane), lane);
                 loaded[at][i as usize & 15] = value.map_err(|failure| (failure, lane))?.into();
