@@ -37,3 +37,23 @@ fn hosted_programs_run_without_any_other_program() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.contains("1024 floats verified"), "{text}{output:?}");
 }
+
+#[test]
+fn every_command_has_a_manual_page_and_shells_complete_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    assert!(belfry(&["pages", path], "").status.success());
+    let help = String::from_utf8(belfry(&["--help"], "").stdout).unwrap();
+    let commands =
+        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let commands: Vec<&str> = commands.filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(commands.contains(&"exec") && !commands.contains(&"pages"), "{commands:?}");
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    for name in commands.iter().filter(|name| **name != "help") {
+        assert!(read(&format!("man/man1/belfry-{name}.1")).contains(".SH SYNOPSIS"), "{name}");
+        for file in ["bash-completion/completions/belfry", "fish/vendor_completions.d/belfry.fish"] {
+            assert!(read(file).contains(name), "{file} has {name}");
+        }
+    }
+    assert!(read("zsh/vendor-completions/_belfry").starts_with("#compdef belfry"));
+}

@@ -22,6 +22,7 @@ mod isa_gen;
 mod isa_verify;
 mod kernels;
 mod llvm;
+mod package;
 mod pictures;
 mod rocm;
 
@@ -138,6 +139,8 @@ enum Command {
         /// Only these cases.
         cases: Vec<String>,
     },
+    /// Make what people install: packages of Debian, a wheel, an image for containers, a tarball and a list of parts.
+    Package(package::Options),
     /// Make the pictures of the documents from runs of belfry, and fail where one does not show what it is for.
     Pictures {
         /// Directory of the pictures (`docs/pictures` when absent).
@@ -207,6 +210,7 @@ fn main() -> Result<()> {
         Command::OwnSystem { install_driver, disks, cases } => {
             own_system(install_driver, disks.as_deref(), &cases)
         }
+        Command::Package(options) => package::run(root, &options),
         Command::Pictures { into } => pictures::run(root, into),
         Command::Rocm(options) => rocm::run(root, &options),
         Command::Suite { mode, arguments } => suite(&mode, &arguments),

@@ -1,0 +1,36 @@
+//! Manual pages and completions of shells, made from the command line's own description.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context as _;
+use clap::CommandFactory as _;
+use clap_complete::{Shell, generate_to};
+
+use super::Cli;
+
+/// Folders below `/usr/share` in which the shells look.
+const COMPLETIONS: [(Shell, &str); 3] = [
+    (Shell::Bash, "bash-completion/completions"),
+    (Shell::Fish, "fish/vendor_completions.d"),
+    (Shell::Zsh, "zsh/vendor-completions"),
+];
+
+/// Writes everything below `directory`.
+pub(super) fn write(directory: &Path) -> anyhow::Result<u8> {
+    let folder = |name: &str| {
+        let path = directory.join(name);
+        fs::create_dir_all(&path).with_context(|| format!("making {}", path.display())).map(|()| path)
+    };
+    let mut command = Cli::command().name("belfry");
+    for (shell, name) in COMPLETIONS {
+        let path = folder(name)?;
+        let made = generate_to(shell, &mut command, "belfry", &path).context("writing completions")?;
+        if shell == Shell::Bash {
+            // bash-completion finds a file by the command's name.
+            fs::rename(&made, path.join("belfry"))?;
+        }
+    }
+    clap_mangen::generate_to(command, folder("man/man1")?).context("writing manual pages")?;
+    Ok(0)
+}

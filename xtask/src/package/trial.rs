@@ -1,0 +1,102 @@
+//! Each package installed in a folder of its own, and used where no Rust is.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::Artefact;
+use super::stage::tool;
+
+/// Installs each of `made`, and runs a kernel with what was installed.
+pub(super) fn all(folder: &Path, made: &[Artefact], version: &str) -> Result<()> {
+    for Artefact { name, .. } in made {
+        let path = folder.join(name);
+        let scratch = tempfile::tempdir()?;
+        let belfry = match name {
+            name if name.ends_with(".tar.gz") => {
+                tool(Command::new("tar").arg("-xzf").arg(&path).arg("-C").arg(scratch.path()))?;
+                scratch.path().join(name.trim_end_matches(".tar.gz")).join("bin/belfry")
+            }
+            name if name.starts_with("belfry_") => {
+                tool(Command::new("dpkg-deb").arg("-x").arg(&path).arg(scratch.path()))?;
+                scratch.path().join("usr/bin/belfry")
+            }
+            name if name.ends_with(".whl") => wheel(&path, scratch.path())?,
+            name if name.ends_with("-oci.tar") => image(&path, scratch.path())?,
+            name if name.starts_with("belfry-amdgpu-dkms") => {
+                let fields = Command::new("dpkg-deb").arg("--info").arg(&path).output()?;
+                let text = String::from_utf8_lossy(&fields.stdout);
+                ensure!(text.contains("Depends: dkms"), "{name}: {text}");
+                say!("{name}: contents looked at; `cargo xtask own-system` installs it in a guest");
+                continue;
+            }
+            _ => continue,
+        };
+        works(&belfry, scratch.path(), version).with_context(|| format!("{name} does not work"))?;
+        say!("{name}: installed, and its GPU added two vectors");
+    }
+    Ok(())
+}
+
+/// Installs by pip, in an environment of its own.
+fn wheel(path: &Path, scratch: &Path) -> Result<PathBuf> {
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "install", "--quiet", "--no-index", "--disable-pip-version-check"]);
+    tool(pip.arg("--root-user-action=ignore").arg("--prefix").arg(scratch).arg(path))?;
+    // Debian's pip installs below `local` in a prefix.
+    ["bin/belfry", "local/bin/belfry"]
+        .map(|program| scratch.join(program))
+        .into_iter()
+        .find(|program| program.exists())
+        .context("pip has installed no program")
+}
+
+/// Unpacks the image's only layer.
+fn image(path: &Path, scratch: &Path) -> Result<PathBuf> {
+    tool(Command::new("tar").arg("-xf").arg(path).arg("-C").arg(scratch))?;
+    let read = |name: &str| -> Result<serde_json::Value> {
+        serde_json::from_slice(&fs::read(scratch.join(name))?).with_context(|| name.to_owned())
+    };
+    let blob = |value: &serde_json::Value| -> Result<String> {
+        let digest = value["digest"].as_str().and_then(|digest| digest.strip_prefix("sha256:"));
+        Ok(format!("blobs/sha256/{}", digest.context("no digest")?))
+    };
+    let manifest = read(&blob(&read("index.json")?["manifests"][0])?)?;
+    let layer = scratch.join(blob(&manifest["layers"][0])?);
+    let root = scratch.join("root");
+    fs::create_dir(&root)?;
+    tool(Command::new("tar").arg("-xzf").arg(layer).arg("-C").arg(&root))?;
+    Ok(root.join("usr/bin/belfry"))
+}
+
+/// Runs a kernel in the program's process, with a cache of its own and without Rust.
+fn works(belfry: &Path, scratch: &Path, version: &str) -> Result<()> {
+    let programs = scratch.join("no-rust");
+    fs::create_dir(&programs)?;
+    for name in ["cargo", "rustc"] {
+        let program = programs.join(name);
+        fs::write(&program, "#!/bin/sh\necho \"$0 was called\" >&2\nexit 1\n")?;
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
+    }
+    let run = |arguments: &[&str]| -> Result<String> {
+        let output = Command::new(belfry)
+            .args(arguments)
+            .env_clear()
+            .env("PATH", format!("{}:/usr/bin:/bin", programs.display()))
+            .env("HOME", scratch)
+            .env("BELFRY_CACHE", scratch.join("cache"))
+            .output()
+            .with_context(|| format!("starting {}", belfry.display()))?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        ensure!(output.status.success(), "{arguments:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
+        Ok(text)
+    };
+    let said = run(&["--version"])?;
+    ensure!(said.contains(version), "--version says {said:?}");
+    let said = run(&["run", "--mode", "hosted", "--", "vector-add"])?;
+    ensure!(said.contains("floats verified"), "vector-add says {said:?}");
+    Ok(())
+}
