@@ -74,6 +74,9 @@ pub(crate) trait Masm {
     /// The low half of a product of 32 bits each.
     fn multiply_low(&mut self, a: Register, b: Register);
 
+    /// The low half of a product of 64 bits each.
+    fn multiply_pairs(&mut self, a: Register, b: Register);
+
     /// Shifts by the low bits of a register, as many as there can be, which is [`Register::B`].
     fn shift_by_b(&mut self, how: Shift, wide: bool, register: Register);
 

@@ -23,6 +23,12 @@ enum Shape {
     /// The result of `Two`, inverted.
     Inverted(Arithmetic),
     Multiply,
+    /// The high half of a product.
+    MultiplyHigh {
+        signed: bool,
+    },
+    /// `SCC` says whether a bit is this.
+    TestBit(bool),
     Select,
     Shift(Shift),
     Compare(Condition),
@@ -80,6 +86,12 @@ fn shape(op: Op) -> Option<(Shape, bool, [usize; 2])> {
         Op::S_XNOR_B64 => (Shape::Inverted(Arithmetic::Xor), true, ordinary),
         Op::S_MUL_I32 => (Shape::Multiply, false, ordinary),
         Op::S_MULK_I32 => (Shape::Multiply, false, [2, 1]),
+        Op::S_MUL_HI_U32 => (Shape::MultiplyHigh { signed: false }, false, ordinary),
+        Op::S_MUL_HI_I32 => (Shape::MultiplyHigh { signed: true }, false, ordinary),
+        Op::S_BITCMP0_B32 => (Shape::TestBit(false), false, ordinary),
+        Op::S_BITCMP1_B32 => (Shape::TestBit(true), false, ordinary),
+        Op::S_BITCMP0_B64 => (Shape::TestBit(false), true, ordinary),
+        Op::S_BITCMP1_B64 => (Shape::TestBit(true), true, ordinary),
         Op::S_CSELECT_B32 => (Shape::Select, false, ordinary),
         Op::S_CSELECT_B64 => (Shape::Select, true, ordinary),
         Op::S_LSHL_B32 => (Shape::Shift(Shift::Left), false, ordinary),
@@ -134,6 +146,16 @@ fn write(m: &mut impl Masm, d: &Di, from: Register, wide: bool) {
 fn set_scc(m: &mut impl Masm, condition: Condition) {
     m.flag(condition, B);
     m.store_scalar(false, SCC, B);
+}
+
+/// Shifts A by a source.
+fn shift(m: &mut impl Masm, (how, wide): (Shift, bool), count: &Source) {
+    if count.kind == Kind::Scalar {
+        read(m, B, count, false);
+        return m.shift_by_b(how, wide, A);
+    }
+    let bits = if wide { 63 } else { 31 };
+    m.shift_by_number(how, wide, A, count.value as u8 & bits);
 }
 
 /// The code of a scalar operation.
@@ -191,6 +213,25 @@ pub(crate) fn emit(m: &mut impl Masm, op: Op, d: &Di) {
             m.multiply_low(A, B);
             write(m, d, A, false);
         }
+        Shape::MultiplyHigh { signed } => {
+            for (to, source) in [(A, x), (B, y)] {
+                read(m, to, source, false);
+                if signed {
+                    m.shift_by_number(Shift::Left, true, to, 32);
+                    m.shift_by_number(Shift::Signed, true, to, 32);
+                }
+            }
+            m.multiply_pairs(A, B);
+            m.shift_by_number(Shift::Right, true, A, 32);
+            write(m, d, A, false);
+        }
+        Shape::TestBit(is_set) => {
+            read(m, A, x, wide);
+            shift(m, (Shift::Right, wide), y);
+            m.number(B, 1);
+            m.arithmetic(Arithmetic::And, wide, A, B);
+            set_scc(m, if is_set { Condition::NotEqual } else { Condition::Equal });
+        }
         Shape::Select => {
             read(m, A, x, wide);
             read(m, B, y, wide);
@@ -200,13 +241,7 @@ pub(crate) fn emit(m: &mut impl Masm, op: Op, d: &Di) {
         }
         Shape::Shift(how) => {
             read(m, A, x, wide);
-            if y.kind == Kind::Scalar {
-                read(m, B, y, false);
-                m.shift_by_b(how, wide, A);
-            } else {
-                let bits = if wide { 63 } else { 31 };
-                m.shift_by_number(how, wide, A, y.value as u8 & bits);
-            }
+            shift(m, (how, wide), y);
             // A shift by nothing leaves the flags alone.
             m.compare_with_zero(wide, A);
             write(m, d, A, wide);

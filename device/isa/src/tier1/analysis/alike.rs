@@ -136,7 +136,7 @@ pub(crate) fn alike(elements: &[(Form, &Di)], halves: u32) -> Vec<Option<Alike>>
     let mut accesses: Vec<(usize, Kin, u32)> = Vec::new();
     for (at, &(form, d)) in elements.iter().enumerate() {
         if let Form::GlobalLoad(moves) | Form::GlobalStore(moves) = form
-            && elements::has(form, false)
+            && elements::has(form)
             && d.src[0].kind == Kind::Vector
         {
             // With a scalar base there is one row of offsets.

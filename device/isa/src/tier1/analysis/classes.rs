@@ -1,16 +1,16 @@
-//! Classes of singles that a comparison asks for.
+//! Classes of singles and doubles that a comparison asks for.
 
 use super::permuted::constant;
 use crate::exec::di::Di;
 
-/// Classes as x86 names them (`vfpclassps`, Intel SDM volume 2), and whether all others are meant.
+/// Classes as x86 names them (`vfpclassps`, `vfpclasspd`, Intel SDM volume 2), and whether all others are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Classes {
     pub(crate) bits: u8,
     pub(crate) inverted: bool,
 }
 
-/// Bits of `v_cmp_class_f32`: normal numbers of both signs, and all.
+/// Bits of `v_cmp_class_f32` and `v_cmp_class_f64`: normal numbers of both signs, and all.
 const NORMAL: u32 = 1 << 3 | 1 << 8;
 const ALL: u32 = 0x3ff;
 

@@ -1,6 +1,7 @@
 //! Elements that compiled code does without their handlers, and elements that may change EXEC.
 
 use super::classes::classes;
+use super::packed::packed;
 use super::template::Template;
 use super::{EXEC, elements, permuted, template};
 use crate::exec::di::{Di, Kind, flag};
@@ -31,6 +32,8 @@ pub(crate) fn is_covered(form: Form, d: &Di, halves: u32) -> bool {
                         | Op::V_MAD_I64_I32
                         | Op::V_DIV_SCALE_F32
                         | Op::V_DIV_FMAS_F32
+                        | Op::V_DIV_SCALE_F64
+                        | Op::V_DIV_FMAS_F64
                         | Op::V_ADD_CO_U32
                         | Op::V_SUB_CO_U32
                         | Op::V_SUBREV_CO_U32
@@ -42,15 +45,15 @@ pub(crate) fn is_covered(form: Form, d: &Di, halves: u32) -> bool {
         Form::Compare(operands) => {
             plain
                 && match operands {
-                    Operands::ClassF32 => classes(d).is_some(),
-                    Operands::ClassF16 | Operands::ClassF64 => false,
+                    Operands::ClassF32 | Operands::ClassF64 => classes(d).is_some(),
+                    Operands::ClassF16 => false,
                     _ => true,
                 }
         }
         Form::Saturating(_) => is_usual(d) && template::template(form, d).is_some(),
         Form::Select => plain && d.src[2].kind == Kind::Scalar,
         Form::Scalar(op) => scalars::has(op),
-        Form::Packed(op) => plain && template::packed(op, d).is_some(),
+        Form::Packed(op) => is_usual(d) && packed(op, d).is_some(),
         Form::Mixed(_) => d.flags & (flag::SLOW | flag::CLAMP) == 0,
         Form::ScalarLoad(dwords) => elements::has_scalar_load(dwords, d),
         Form::Keep
@@ -60,7 +63,7 @@ pub(crate) fn is_covered(form: Form, d: &Di, halves: u32) -> bool {
         | Form::Branch(_)
         | Form::Barrier
         | Form::End => true,
-        form if form.is_memory() => elements::has(form, false),
+        form if form.is_memory() => elements::has(form),
         form => plain && permuted::has(form, d, halves),
     }
 }
@@ -72,7 +75,7 @@ fn is_usual(d: &Di) -> bool {
 
 /// Returns true if the handler does a covered element in a block all the same.
 pub(crate) fn is_by_handler(form: Form, d: &Di, masked: bool) -> bool {
-    form.is_memory() && !elements::has(form, masked) || permuted::is_by_handler(form, d, masked)
+    permuted::is_by_handler(form, d, masked)
 }
 
 /// Returns true if an element may change EXEC.

@@ -30,18 +30,18 @@ pub(crate) const fn steps(first: u32, step: u32) -> [u32; 16] {
     steps
 }
 
-/// Returns true if compiled code does a load or store itself; if `masked`, in blocks for waves with inactive lanes.
-pub(crate) fn has(form: Form, masked: bool) -> bool {
+/// Returns true if compiled code does a load or store itself.
+pub(crate) fn has(form: Form) -> bool {
     match form {
-        Form::GlobalLoad(moves) | Form::FlatLoad(moves) | Form::BufferLoad(moves) | Form::LdsLoad(moves) => {
-            registers(moves) <= 4
-        }
-        Form::LdsLoadTwo(dwords) => dwords <= 2,
-        Form::GlobalStore(moves) | Form::FlatStore(moves) | Form::BufferStore(moves) => {
-            registers(moves) <= 4 && (!masked || moves == Moves::Dwords(1))
-        }
-        Form::LdsStore(Moves::Dwords(dwords)) => dwords <= 4 && (!masked || dwords == 1),
-        Form::LdsStoreTwo(dwords) => dwords <= 2 && (!masked || dwords == 1),
+        Form::GlobalLoad(moves)
+        | Form::FlatLoad(moves)
+        | Form::BufferLoad(moves)
+        | Form::LdsLoad(moves)
+        | Form::GlobalStore(moves)
+        | Form::FlatStore(moves)
+        | Form::BufferStore(moves)
+        | Form::LdsStore(moves) => registers(moves) <= 4,
+        Form::LdsLoadTwo(dwords) | Form::LdsStoreTwo(dwords) => dwords <= 2,
         Form::LdsAtomic(function, bits) | Form::GlobalAtomic(function, bits) => has_function(function, bits),
         _ => false,
     }

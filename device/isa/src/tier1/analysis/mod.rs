@@ -8,6 +8,7 @@ pub(super) mod covered;
 pub(super) mod elements;
 pub(super) mod guess;
 pub(super) mod known;
+pub(super) mod packed;
 pub(super) mod permuted;
 pub(super) mod picks;
 pub(super) mod recipe;

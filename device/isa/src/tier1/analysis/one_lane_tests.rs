@@ -1,7 +1,7 @@
 //! A back end of templates without a processor: it does one lane at a time, and gives what the operations' definitions give.
 
-use super::recipe::{Act, Elements, Place, Recipe, Step, Test};
-use super::template::{Arithmetic, Curve, Extreme, Integer, Shift, Template, Two, vector};
+use super::recipe::{Act, Elements, Place, Recipe, Step, Test, own_bytes};
+use super::template::{Arithmetic, Curve, Extreme, Integer, Shift, Template, Two, Whole, vector};
 use crate::exec::di::{Di, Kind, Source};
 use crate::exec::scalar::control;
 use crate::exec::tests::{combinations, tables_without_clamp};
@@ -99,6 +99,10 @@ fn act(act: Act, a: u32, b: u32) -> u32 {
             let products = [0, 1].map(|n| half(a, n) * half(b, n));
             products[0].wrapping_add(products[1]).cast_unsigned()
         }
+        Act::PickBytes => {
+            let byte = |n: u8| if n < 0x80 { a.to_le_bytes()[usize::from(n & 3)] } else { 0 };
+            u32::from_le_bytes(b.to_le_bytes().map(byte))
+        }
     }
 }
 
@@ -114,6 +118,7 @@ fn recipe_lane(recipe: Recipe, sources: [u64; 3]) -> u64 {
             Place::Old => 0,
             Place::Temporary(n) => temporaries[usize::from(n)],
             Place::Number(value) => value,
+            Place::Bytes(bytes) => own_bytes(bytes, 0),
         };
         let (to, result) = match step {
             Step::Two { act: of, to, a, b } => (to, act(of, get(a), get(b))),
@@ -176,6 +181,17 @@ fn plain(template: Template, [wide_a, wide_b, wide_c]: [u64; 3]) -> Lane {
             let usual = y.is_normal() && z.is_normal() && !x.is_nan() && apart <= 150;
             if usual { word((b ^ c) & 0x8000_0000 | a & 0x7fff_ffff) } else { Lane::Handler }
         }
+        Template::DivideFixupDoubles => {
+            let exponent = |bits: u64| (bits >> 52 & 0x7ff) as i32;
+            let apart = exponent(wide_b) - exponent(wide_c);
+            let usual = q.is_normal() && r.is_normal() && p.is_finite() && apart <= 1075;
+            let sign = 1 << 63;
+            if usual { Lane::Bits((wide_b ^ wide_c) & sign | wide_a & !sign) } else { Lane::Handler }
+        }
+        Template::ToDouble(Whole::Signed) => Lane::Double(a.cast_signed().into()),
+        Template::ToDouble(Whole::Unsigned) => Lane::Double(a.into()),
+        Template::ToDouble(Whole::Single) => Lane::Double(x.into()),
+        Template::DoubleToSingle => Lane::Single(p as f32),
         Template::Recipe(recipe) => Lane::Bits(recipe_lane(recipe, [wide_a, wide_b, wide_c])),
         Template::Bits(function) => word(bits(function, a, b, c)),
         Template::Chain(first, second) => word(two(second, two(first, a, b), c)),

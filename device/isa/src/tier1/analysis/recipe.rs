@@ -4,12 +4,13 @@
 //! own, so that one description serves all of them.
 
 mod bits;
+mod bytes;
 mod dots;
 mod halves;
 mod pairs;
 mod steps;
 
-pub(crate) use steps::{Act, Elements, Place, Step, Test};
+pub(crate) use steps::{Act, Elements, Place, Step, Test, own_bytes};
 
 use crate::exec::di::{Di, flag};
 use crate::exec::vector::vop3p::halves::USUAL;
@@ -22,6 +23,11 @@ enum Does {
     Operation(Op),
     /// As [`Operation`](Does::Operation), with a result that saturates.
     Saturating(Op),
+    /// An operation on both halves of registers; results may saturate.
+    Packed {
+        op: Op,
+        saturates: bool,
+    },
     /// A result goes to its part of a register.
     Part,
 }
@@ -75,7 +81,9 @@ fn shape(op: Op) -> Option<Shape> {
         | Op::V_MED3_I32
         | Op::V_SAD_U32
         | Op::V_MAD_U32_U16
-        | Op::V_MAD_I32_I16 => words(3),
+        | Op::V_MAD_I32_I16
+        | Op::V_PERM_B32
+        | Op::V_LERP_U8 => words(3),
         Op::V_ADD_NC_U32
         | Op::V_SUB_NC_U32
         | Op::V_SUBREV_NC_U32
@@ -140,6 +148,41 @@ fn takes(op: Op, d: &Di) -> bool {
     }
 }
 
+/// Returns true if an operation on halves is one whose result may saturate.
+fn saturates(op: Op) -> bool {
+    matches!(
+        op,
+        Op::V_ADD_NC_U16
+            | Op::V_ADD_NC_I16
+            | Op::V_SUB_NC_U16
+            | Op::V_SUB_NC_I16
+            | Op::V_SUBREV_U16
+            | Op::V_MAD_U16
+            | Op::V_MAD_I16
+    )
+}
+
+/// The operation that a packed one does with both halves.
+fn of_packed(op: Op) -> Option<Op> {
+    Some(match op {
+        Op::V_PK_ADD_U16 => Op::V_ADD_NC_U16,
+        Op::V_PK_ADD_I16 => Op::V_ADD_NC_I16,
+        Op::V_PK_SUB_U16 => Op::V_SUB_NC_U16,
+        Op::V_PK_SUB_I16 => Op::V_SUB_NC_I16,
+        Op::V_PK_MUL_LO_U16 => Op::V_MUL_LO_U16,
+        Op::V_PK_MAD_U16 => Op::V_MAD_U16,
+        Op::V_PK_MAD_I16 => Op::V_MAD_I16,
+        Op::V_PK_MIN_U16 => Op::V_MIN_U16,
+        Op::V_PK_MAX_U16 => Op::V_MAX_U16,
+        Op::V_PK_MIN_I16 => Op::V_MIN_I16,
+        Op::V_PK_MAX_I16 => Op::V_MAX_I16,
+        Op::V_PK_LSHLREV_B16 => Op::V_LSHLREV_B16,
+        Op::V_PK_LSHRREV_B16 => Op::V_LSHRREV_B16,
+        Op::V_PK_ASHRREV_I16 => Op::V_ASHRREV_I16,
+        _ => return None,
+    })
+}
+
 impl Recipe {
     /// The recipe of an operation with these operands, if there is one.
     pub(crate) fn of(op: Op, d: &Di) -> Option<Recipe> {
@@ -166,13 +209,22 @@ impl Recipe {
                 | Op::V_DOT8_I32_IU4
                 | Op::V_DOT8_I32_I4
                 | Op::V_DOT8_U32_U4
-        );
+        ) || saturates(op);
         (has && takes(op, d)).then_some(Recipe(Does::Saturating(op)))
+    }
+
+    /// The recipe of an operation on integers in both halves of registers.
+    pub(crate) fn packed(op: Op, d: &Di) -> Option<Recipe> {
+        let clamps = d.flags & flag::CLAMP != 0;
+        let op = of_packed(op)?;
+        // Where nothing could saturate, nothing does.
+        Some(Recipe(Does::Packed { op, saturates: clamps && saturates(op) }))
     }
 
     fn shape(self) -> Option<Shape> {
         match self.0 {
             Does::Operation(op) | Does::Saturating(op) => shape(op),
+            Does::Packed { op, .. } => Some(words(shape(op)?.arity)),
             Does::Part => Some(halves(1)),
         }
     }
@@ -202,7 +254,9 @@ impl Recipe {
         let mut steps = Steps::new(d);
         match self.0 {
             Does::Part => steps.part(),
-            Does::Operation(op) if self.keeps() => steps.halves(op),
+            Does::Packed { op, saturates } => steps.packed(op, saturates),
+            Does::Operation(op) if self.keeps() => steps.halves(op, false),
+            Does::Saturating(op) if self.keeps() => steps.halves(op, true),
             Does::Operation(op) if self.makes_pair() => steps.pairs(op),
             Does::Operation(op) | Does::Saturating(op) => {
                 if !steps.dot(op, matches!(self.0, Does::Saturating(_))) {

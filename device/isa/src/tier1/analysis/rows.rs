@@ -1,7 +1,8 @@
 //! Rows of vector registers that elements read and write.
 
 use super::elements::registers;
-use super::template::{Template, is_division, is_product, is_wide, packed, template};
+use super::packed::{Packed, packed};
+use super::template::{Template, is_division, is_product, is_wide, template};
 use crate::exec::di::{Di, Kind, flag};
 use crate::exec::form::Form;
 
@@ -72,12 +73,13 @@ pub(crate) fn rows(form: Form, d: &Di, halves: u32) -> Vec<u32> {
             rows.extend([d.src[2].value, d.imm]);
         }
         Form::Carry(op) => {
-            source(0, 1);
-            source(1, 1);
+            let registers = if is_division(op) && is_wide(form, d) { 2 } else { 1 };
+            source(0, registers);
+            source(1, registers);
             if is_product(op) {
                 source(2, 2);
             } else if is_division(op) {
-                source(2, 1);
+                source(2, registers);
             }
         }
         Form::Compare(_) => {
@@ -118,8 +120,11 @@ pub(crate) fn rows(form: Form, d: &Di, halves: u32) -> Vec<u32> {
             source(2, dwords);
         }
         Form::Packed(_) | Form::Mixed(_) => {
-            let sources = if let Form::Packed(op) = form { packed(op, d) } else { Some(3) };
-            (0..sources.unwrap_or_default()).for_each(|n| source(n, 1));
+            let sources = match form {
+                Form::Packed(op) => packed(op, d).map_or(0, Packed::arity),
+                _ => 3,
+            };
+            (0..sources).for_each(|n| source(n, 1));
         }
         Form::Permute(_) | Form::Swizzle | Form::PermuteRow { .. } | Form::ReadLane | Form::ReadFirstLane => {
             source(0, 1);

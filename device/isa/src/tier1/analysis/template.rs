@@ -5,7 +5,6 @@ pub(crate) use super::rows::{rows, written};
 use crate::exec::di::{Di, Kind, Source};
 use crate::exec::form::Form;
 use crate::exec::vector::cmp::Operands;
-use crate::exec::vector::vop3p::high;
 use crate::inst::Op;
 
 /// A function of two numbers of 32 bits that back ends have an instruction for.
@@ -50,16 +49,12 @@ pub(crate) enum Integer {
     Unsigned,
 }
 
-/// A function of two integers of 16 bits.
+/// A number of 32 bits that becomes a double, exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Words {
-    Add,
-    Subtract,
-    Multiply,
-    MinUnsigned,
-    MaxUnsigned,
-    MinSigned,
-    MaxSigned,
+pub(crate) enum Whole {
+    Signed,
+    Unsigned,
+    Single,
 }
 
 /// A function that has a template.
@@ -126,33 +121,6 @@ fn extremes(op: Op) -> Option<Template> {
         _ => return None,
     };
     Some(Template::Extremes(first, second))
-}
-
-/// The operation on whole 16-bit integers side by side, if compiled code does it.
-pub(crate) fn of_words(op: Op) -> Option<Words> {
-    Some(match op {
-        Op::V_PK_ADD_U16 | Op::V_PK_ADD_I16 => Words::Add,
-        Op::V_PK_SUB_U16 | Op::V_PK_SUB_I16 => Words::Subtract,
-        Op::V_PK_MUL_LO_U16 => Words::Multiply,
-        Op::V_PK_MIN_U16 => Words::MinUnsigned,
-        Op::V_PK_MAX_U16 => Words::MaxUnsigned,
-        Op::V_PK_MIN_I16 => Words::MinSigned,
-        Op::V_PK_MAX_I16 => Words::MaxSigned,
-        _ => return None,
-    })
-}
-
-/// Sources of a packed operation, if compiled code does it with these operands.
-pub(crate) fn packed(op: Op, d: &Di) -> Option<usize> {
-    if let Some(arithmetic) = of_halves(op) {
-        return Some(arithmetic.arity());
-    }
-    // Low halves of low ones, high halves of high ones, of registers.
-    let straight = (0..2).all(|n| {
-        let source = &d.src[n];
-        source.kind == Kind::Vector && !source.high && d.imm >> (high::SELECT + n as u32) & 1 != 0
-    });
-    (of_words(op).is_some() && straight).then_some(2)
 }
 
 /// Way in which a vector operation is done on sixteen lanes.
@@ -226,8 +194,11 @@ pub(crate) enum Template {
     Median,
     /// A single scaled by a power of two, an integer.
     Scale,
-    /// `v_div_fixup_f32`, whose unusual numbers are left to the handler.
+    /// `v_div_fixup_f32`, whose unusual numbers are left to the handler, and that of doubles.
     DivideFixup,
+    DivideFixupDoubles,
+    ToDouble(Whole),
+    DoubleToSingle,
 }
 
 impl Template {
@@ -243,6 +214,8 @@ impl Template {
             | Template::ToSigned
             | Template::HalfToSingle
             | Template::SingleToHalf
+            | Template::ToDouble(_)
+            | Template::DoubleToSingle
             | Template::Reciprocal
             | Template::Curve(_) => 1,
             Template::Halves(arithmetic) | Template::Doubles(arithmetic) => arithmetic.arity(),
@@ -267,7 +240,10 @@ impl Template {
     /// Returns true if a source is a pair of registers.
     pub(super) fn takes_pair(self, n: usize) -> bool {
         match self {
-            Template::Doubles(_) | Template::MovePair => true,
+            Template::Doubles(_)
+            | Template::MovePair
+            | Template::DoubleToSingle
+            | Template::DivideFixupDoubles => true,
             Template::ShiftAddPair => n != 1,
             Template::ShiftPair => n == 1,
             Template::Recipe(recipe) => recipe.takes_pair(n),
@@ -278,7 +254,12 @@ impl Template {
     /// Returns true if its result is a pair of registers.
     pub(super) fn makes_pair(self) -> bool {
         match self {
-            Template::Doubles(_) | Template::MovePair | Template::ShiftAddPair | Template::ShiftPair => true,
+            Template::Doubles(_)
+            | Template::MovePair
+            | Template::ShiftAddPair
+            | Template::ShiftPair
+            | Template::ToDouble(_)
+            | Template::DivideFixupDoubles => true,
             Template::Recipe(recipe) => recipe.makes_pair(),
             _ => false,
         }
@@ -313,6 +294,7 @@ impl Template {
                 | Template::Extremes(..)
                 | Template::Median
                 | Template::DivideFixup
+                | Template::DivideFixupDoubles
         )
     }
 }
@@ -323,8 +305,10 @@ pub(crate) fn is_wide(form: Form, d: &Di) -> bool {
         Form::Vector(_) | Form::Saturating(_) => template(form, d).is_some_and(|template| {
             template != Template::ShiftPair && (0..template.arity()).any(|n| template.takes_pair(n))
         }),
-        Form::Carry(op) => is_product(op),
-        Form::Compare(operands) => matches!(operands, Operands::U64 | Operands::I64 | Operands::F64),
+        Form::Carry(op) => is_product(op) || matches!(op, Op::V_DIV_SCALE_F64 | Op::V_DIV_FMAS_F64),
+        Form::Compare(operands) => {
+            matches!(operands, Operands::U64 | Operands::I64 | Operands::F64 | Operands::ClassF64)
+        }
         _ => false,
     }
 }
@@ -347,6 +331,7 @@ pub(crate) fn keeps(form: Form, d: &Di) -> bool {
             Some(Template::Recipe(recipe)) => recipe.keeps(),
             _ => false,
         },
+        Form::Saturating(op) => Recipe::saturating(op, d).is_some_and(Recipe::keeps),
         Form::Pair(..) | Form::Keep | Form::Part => true,
         Form::Mixed(narrows) => narrows,
         _ => false,
@@ -355,7 +340,14 @@ pub(crate) fn keeps(form: Form, d: &Di) -> bool {
 
 /// Returns true if an operation has a carry, or another mask, among its sources.
 pub(crate) fn takes_carry(op: Op) -> bool {
-    matches!(op, Op::V_ADD_CO_CI_U32 | Op::V_SUB_CO_CI_U32 | Op::V_SUBREV_CO_CI_U32 | Op::V_DIV_FMAS_F32)
+    matches!(
+        op,
+        Op::V_ADD_CO_CI_U32
+            | Op::V_SUB_CO_CI_U32
+            | Op::V_SUBREV_CO_CI_U32
+            | Op::V_DIV_FMAS_F32
+            | Op::V_DIV_FMAS_F64
+    )
 }
 
 /// Returns true if an operation with a carry is a product that is added.
@@ -365,7 +357,7 @@ pub(crate) fn is_product(op: Op) -> bool {
 
 /// Returns true if an operation with masks is a step of a division, which leaves unusual numbers to its handler.
 pub(crate) fn is_division(op: Op) -> bool {
-    matches!(op, Op::V_DIV_SCALE_F32 | Op::V_DIV_FMAS_F32)
+    matches!(op, Op::V_DIV_SCALE_F32 | Op::V_DIV_FMAS_F32 | Op::V_DIV_SCALE_F64 | Op::V_DIV_FMAS_F64)
 }
 
 /// Both operations of a VOPD, as elements of their own.
@@ -435,6 +427,11 @@ pub(crate) fn vector(op: Op, d: &Di) -> Option<Template> {
         Op::V_MED3_F32 | Op::V_MED3_NUM_F32 => Template::Median,
         Op::V_LDEXP_F32 => Template::Scale,
         Op::V_DIV_FIXUP_F32 => Template::DivideFixup,
+        Op::V_DIV_FIXUP_F64 => Template::DivideFixupDoubles,
+        Op::V_CVT_F64_I32 => Template::ToDouble(Whole::Signed),
+        Op::V_CVT_F64_U32 => Template::ToDouble(Whole::Unsigned),
+        Op::V_CVT_F64_F32 => Template::ToDouble(Whole::Single),
+        Op::V_CVT_F32_F64 => Template::DoubleToSingle,
         Op::V_LSHLREV_B64 if constant(0) && d.src[1].is_plain_vector() => Template::ShiftPair,
         Op::V_MOV_B64 => Template::MovePair,
         Op::V_LSHL_ADD_U64 if constant(1) => Template::ShiftAddPair,

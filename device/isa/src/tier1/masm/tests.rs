@@ -136,6 +136,11 @@ impl Masm for Plain<'_> {
         self.outcome = None;
     }
 
+    fn multiply_pairs(&mut self, a: Register, b: Register) {
+        self.put(true, a, self.get(true, a).wrapping_mul(self.get(true, b)));
+        self.outcome = None;
+    }
+
     fn shift_by_b(&mut self, how: Shift, wide: bool, register: Register) {
         let count = self.get(false, B) as u32 & if wide { 63 } else { 31 };
         self.shift(how, wide, register, count);
@@ -228,9 +233,16 @@ fn operation() -> impl Strategy<Value = Element> {
 #[test]
 fn scalar_operations_have_templates() {
     let covered = covered();
-    for op in
-        [Op::S_ADD_U32, Op::S_ADDC_U32, Op::S_CSELECT_B64, Op::S_LSHR_B64, Op::S_MAX_I32, Op::S_CMP_LT_U32]
-    {
+    for op in [
+        Op::S_ADD_U32,
+        Op::S_ADDC_U32,
+        Op::S_CSELECT_B64,
+        Op::S_LSHR_B64,
+        Op::S_MAX_I32,
+        Op::S_CMP_LT_U32,
+        Op::S_MUL_HI_I32,
+        Op::S_BITCMP0_B32,
+    ] {
         assert!(covered.contains(&op), "{op:?}");
     }
     assert!(covered.len() > 60, "{}", covered.len());

@@ -468,9 +468,9 @@ impl Assembler {
         self.code.extend([0x0f, 0x40 | condition as u8, 0xc0 | (to as u8 & 7) << 3 | from as u8 & 7]);
     }
 
-    /// `imul to, from` of 32 bits.
-    pub(crate) fn multiply(&mut self, to: Gpr, from: Gpr) {
-        self.rex(false, to as u8, from as u8);
+    /// `imul to, from`.
+    pub(crate) fn multiply(&mut self, wide: bool, to: Gpr, from: Gpr) {
+        self.rex(wide, to as u8, from as u8);
         self.code.extend([0x0f, 0xaf, 0xc0 | (to as u8 & 7) << 3 | from as u8 & 7]);
     }
 

@@ -6,7 +6,7 @@
 
 use core::mem::offset_of;
 
-use super::asm::{Assembler, At, Condition, Element, Gpr, Integer, K0, Label, Operand, Zmm};
+use super::asm::{Assembler, At, Condition, Element, Gpr, Integer, K0, Operand, Zmm};
 use super::body::{Body, Cold, EXEC, TLB, scalar};
 use super::encoding::*;
 use crate::exec::di::{Di, flag};
@@ -106,7 +106,7 @@ impl Body<'_> {
         self.lds(size, &cold);
         match (&address, self.masked) {
             (Some(address), _) => self.leave_unless_aligned_inside(address, (d.imm, size), &cold),
-            (None, true) => self.look_at_each_in_lds(d, size, &cold),
+            (None, true) => self.look_at_each_in_lds(d, (d.imm, size), &cold),
             (None, false) => self.leave_unless_aligned_in_lds(d, size, &cold),
         }
         let places = Places { row: d.src[0].value, offset: d.imm, base: OF_LDS, shared: false };
@@ -138,7 +138,7 @@ impl Body<'_> {
                 }
                 self.leave_if_unlike(cold.entry);
             }
-            (None, true) => self.look_at_each_in_span(d, size, &cold),
+            (None, true) => self.look_at_each_in_span(d, (size, size), &cold),
             (None, false) => self.leave_unless_aligned_in_span(d, size, &cold),
         }
         // So has the host's address to be.
@@ -163,14 +163,6 @@ impl Body<'_> {
     fn leave_from_memory(&mut self) -> Cold {
         self.rows.bring_to_memory(self.a, &self.touched[self.at - self.first]);
         self.leave()
-    }
-
-    /// Goes to a place where no lane is active.
-    fn leave_out_none(&mut self, done: Label) {
-        if self.masked {
-            self.a.compare_immediate(self.halves == 2, scalar(EXEC), 0);
-            self.a.jump_if(Condition::Equal, done);
-        }
     }
 
     /// Leaves if an element of LDS of an active lane is out of range or at an address that is no multiple of its size.

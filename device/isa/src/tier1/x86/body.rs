@@ -17,7 +17,6 @@ use crate::lanes::BackendKind;
 use crate::mem::Global;
 use crate::registers::slot;
 use crate::tier1::analysis::alike::{Alike, SLOTS};
-use crate::tier1::analysis::elements as moved;
 use crate::tier1::analysis::recipe::Recipe;
 use crate::tier1::analysis::wanted::Wanted;
 use crate::tier1::scalar as scalars;
@@ -240,7 +239,7 @@ impl Body<'_> {
                 self.through = None;
             }
             Form::LdsLoad(moves) => self.lds_load(moves, d),
-            Form::LdsStore(moves) => self.lds_store(moved::registers(moves), d),
+            Form::LdsStore(moves) => self.lds_store(moves, d),
             Form::LdsLoadTwo(dwords) => self.lds_load_two(dwords, d),
             Form::LdsStoreTwo(dwords) => self.lds_store_two(dwords, d),
             Form::LdsAtomic(..) | Form::GlobalAtomic(..) => self.atomic(form, d),

@@ -113,6 +113,14 @@ pub(in crate::tier1) const VFMADD231PS: Evex = evex(2, 1, 0xb8);
 pub(in crate::tier1) const VCVTDQ2PS: Evex = evex(1, 0, 0x5b);
 pub(in crate::tier1) const VCVTUDQ2PS: Evex = evex(1, 3, 0x7a);
 
+/// Eight numbers of 32 bits to doubles.
+pub(in crate::tier1) const VCVTDQ2PD: Evex = evex(1, 2, 0xe6);
+pub(in crate::tier1) const VCVTUDQ2PD: Evex = evex(1, 2, 0x7a);
+pub(in crate::tier1) const VCVTPS2PD: Evex = evex(1, 0, 0x5a);
+/// The opposite, to the lower half of a register.
+pub(in crate::tier1) const VCVTPD2PS: Evex = evex(1, 1, 0x5a).wide();
+/// Half of a register from the lower half of another one.
+pub(in crate::tier1) const VINSERTF64X4: Evex = evex(3, 1, 0x1a).wide();
 pub(in crate::tier1) const VCVTTPS2DQ: Evex = evex(1, 2, 0x5b);
 pub(in crate::tier1) const VCVTTPS2UDQ: Evex = evex(1, 0, 0x78);
 
@@ -167,6 +175,7 @@ pub(in crate::tier1) const VFNMADD213PS: Evex = evex(2, 1, 0xac);
 pub(in crate::tier1) const VFNMADD231PS: Evex = evex(2, 1, 0xbc);
 /// Mask of the lanes that are numbers of some classes.
 pub(in crate::tier1) const VFPCLASSPS: Evex = evex(3, 1, 0x66);
+pub(in crate::tier1) const VFPCLASSPD: Evex = VFPCLASSPS.wide();
 /// A single times two to the power of another one.
 pub(in crate::tier1) const VSCALEFPS: Evex = evex(2, 1, 0x2c);
 pub(in crate::tier1) const VRNDSCALEPS: Evex = evex(3, 1, 0x08);
@@ -180,6 +189,8 @@ pub(in crate::tier1) const VPMAXSW: Evex = evex(1, 1, 0xee);
 pub(in crate::tier1) const VPSLLW: Evex = evex(1, 1, 0x71).extended(6);
 pub(in crate::tier1) const VPSRLW: Evex = evex(1, 1, 0x71).extended(2);
 pub(in crate::tier1) const VPSRAW: Evex = evex(1, 1, 0x71).extended(4);
+/// Bytes of the second operand within each sixteen, by the numbers in the last one.
+pub(in crate::tier1) const VPSHUFB: Evex = evex(2, 1, 0x00);
 /// Sums of both products of signed halves.
 pub(in crate::tier1) const VPMADDWD: Evex = evex(1, 1, 0xf5);
 

@@ -81,7 +81,11 @@ impl Masm for Assembler {
     }
 
     fn multiply_low(&mut self, a: Register, b: Register) {
-        self.multiply(gpr(a), gpr(b));
+        self.multiply(false, gpr(a), gpr(b));
+    }
+
+    fn multiply_pairs(&mut self, a: Register, b: Register) {
+        self.multiply(true, gpr(a), gpr(b));
     }
 
     fn shift_by_b(&mut self, how: Shift, wide: bool, register: Register) {

@@ -12,6 +12,7 @@ pub(super) mod compile;
 pub(super) mod encoding;
 pub(super) mod kept;
 pub(super) mod known;
+mod lane_stores;
 mod loops;
 mod masm;
 mod opcodes;

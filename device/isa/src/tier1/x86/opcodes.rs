@@ -1,8 +1,9 @@
 //! The instructions that operations of [templates](crate::tier1::analysis::template) are.
 
 use super::encoding::*;
+use crate::tier1::analysis::packed::Words;
 use crate::tier1::analysis::recipe::{Act, Elements};
-use crate::tier1::analysis::template::{Arithmetic, Extreme, Integer, Shift, Two, Words};
+use crate::tier1::analysis::template::{Arithmetic, Extreme, Integer, Shift, Two};
 
 pub(crate) fn two(op: Two) -> Evex {
     match op {
@@ -27,6 +28,7 @@ pub(crate) fn act(act: Act) -> Evex {
         Act::AndNot => VPANDND,
         Act::Shift(how) => shift(how).0,
         Act::MultiplyHalves => VPMADDWD,
+        Act::PickBytes => VPSHUFB,
     }
 }
 

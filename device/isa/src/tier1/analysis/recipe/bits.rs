@@ -91,6 +91,8 @@ impl Steps<'_> {
                 let low = self.half(0, Extended::Unsigned, T1);
                 self.more(T0, OR, low);
             }
+            Op::V_PERM_B32 => self.permuted_bytes(),
+            Op::V_LERP_U8 => self.means_of_bytes(),
             Op::V_BFREV_B32 => self.reverse(),
             Op::V_CLZ_I32_U32 => self.leading_zeros(A),
             Op::V_CLS_I32 => {

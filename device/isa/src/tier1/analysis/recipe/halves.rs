@@ -1,8 +1,9 @@
 //! Integers of 16 bits, in halves of registers.
 
 use super::steps::*;
-use crate::exec::di::flag;
+use crate::exec::di::{Di, Source, flag};
 use crate::exec::vector::sdwa;
+use crate::exec::vector::vop3p::high;
 use crate::inst::Op;
 use crate::tier1::analysis::template::Shift;
 
@@ -58,9 +59,58 @@ impl Steps<'_> {
         }
     }
 
+    /// An operation on both halves of registers.
+    pub(super) fn packed(&mut self, op: Op, saturates: bool) {
+        let bit = |at: u32, n: usize| self.d.imm >> (at + n as u32) & 1 != 0;
+        let src = core::array::from_fn(|n| Source { high: bit(high::SELECT, n), ..self.d.src[n] });
+        let d = Di { src, ..*self.d };
+        let mut upper = Steps::new(&d);
+        let result = upper.half_of(op, saturates);
+        upper.shift(T2, Shift::Left, 16, result);
+        self.append(upper);
+        let result = self.half_of(op, saturates);
+        self.two(T0, AND, result, number(0xffff));
+        self.more(T0, OR, T2);
+    }
+
+    fn half_of(&mut self, op: Op, saturates: bool) -> Place {
+        if saturates { self.saturating_half(op) } else { self.low_half(op) }
+    }
+
+    /// As [`Steps::low_half`], of a result that saturates: it has room in 32 bits before.
+    fn saturating_half(&mut self, op: Op) -> Place {
+        let signed = matches!(op, Op::V_ADD_NC_I16 | Op::V_SUB_NC_I16 | Op::V_MAD_I16);
+        let extended = if signed { Extended::Signed } else { Extended::Unsigned };
+        let [a, b] = [(0, T0), (1, T1)].map(|(n, to)| self.half(n, extended, to));
+        match op {
+            Op::V_ADD_NC_U16 | Op::V_ADD_NC_I16 => self.two(T0, ADD, a, b),
+            Op::V_SUB_NC_I16 => self.two(T0, SUBTRACT, a, b),
+            Op::V_SUB_NC_U16 => {
+                self.two(T0, MAX_UNSIGNED, a, b);
+                self.more(T0, SUBTRACT, b);
+            }
+            Op::V_SUBREV_U16 => {
+                self.two(T1, MAX_UNSIGNED, b, a);
+                self.two(T0, SUBTRACT, T1, a);
+            }
+            _ => {
+                self.two(T0, MULTIPLY, a, b);
+                let c = self.half(2, extended, T1);
+                self.more(T0, ADD, c);
+            }
+        }
+        if signed {
+            self.more(T0, MIN_SIGNED, number(0x7fff));
+            self.more(T0, MAX_SIGNED, number(0xffff_8000));
+        } else {
+            self.more(T0, MIN_UNSIGNED, number(0xffff));
+        }
+        T0
+    }
+
     /// An operation whose result is a half.
-    pub(super) fn halves(&mut self, op: Op) {
-        let result = self.low_half(op);
+    pub(super) fn halves(&mut self, op: Op, saturates: bool) {
+        let result = self.half_of(op, saturates);
         let (moved, stays) = if self.d.flags & flag::DST_HIGH != 0 {
             self.shift(T0, Shift::Left, 16, result);
             (T0, 0xffff)

@@ -15,6 +15,13 @@ pub(crate) enum Place {
     Old,
     Temporary(u8),
     Number(u32),
+    /// Numbers of bytes of the lane's own dword, for [`Act::PickBytes`].
+    Bytes(u32),
+}
+
+/// Numbers of bytes of a lane's own dword, as they count in its four lanes.
+pub(crate) const fn own_bytes(bytes: u32, lane: u32) -> u32 {
+    bytes | ((lane & 3) * 0x0404_0404)
 }
 
 /// A function of two registers of lanes.
@@ -27,12 +34,14 @@ pub(crate) enum Act {
     Shift(Shift),
     /// The sum of the products of both signed halves.
     MultiplyHalves,
+    /// The bytes of `a` that the bytes of `b` name, which count in four lanes; none for those with bit 7.
+    PickBytes,
 }
 
 impl Act {
     /// Returns true if it is on elements of 32 bits.
     pub(crate) fn is_of_dwords(self) -> bool {
-        self != Act::MultiplyHalves
+        !matches!(self, Act::MultiplyHalves | Act::PickBytes)
     }
 }
 
@@ -98,6 +107,7 @@ pub(super) const MIN_SIGNED: Act = Act::Two(Two::MinSigned);
 pub(super) const MAX_SIGNED: Act = Act::Two(Two::MaxSigned);
 pub(super) const MIN_UNSIGNED: Act = Act::Two(Two::MinUnsigned);
 pub(super) const MAX_UNSIGNED: Act = Act::Two(Two::MaxUnsigned);
+pub(super) const PICK: Act = Act::PickBytes;
 pub(super) const LEFT: Act = Act::Shift(Shift::Left);
 
 pub(super) fn number(value: u32) -> Place {
@@ -117,6 +127,11 @@ impl<'a> Steps<'a> {
 
     pub(super) fn finish(self) -> Vec<Step> {
         self.all
+    }
+
+    /// Adds the steps of another one.
+    pub(super) fn append(&mut self, other: Steps<'_>) {
+        self.all.extend(other.all);
     }
 
     /// `to = act(a, b)`.

@@ -147,7 +147,7 @@ impl Affine {
             body.a.immediate(Integer::And, false, A, 0xff_ffff);
             body.a.immediate(Integer::And, false, B, 0xff_ffff);
         }
-        body.a.multiply(A, B);
+        body.a.multiply(false, A, B);
         Some(step)
     }
 

@@ -45,6 +45,15 @@ impl Assembler {
         self.on_element(wide, &[op as u8 & !2], from, at);
     }
 
+    /// `mov [at], from` of one or two bytes, the lowest ones of `Rax` to `Rdx`.
+    pub(crate) fn store_part(&mut self, bytes: u32, at: Element, from: Gpr) {
+        if bytes == 1 {
+            return self.on_element(false, &[0x88], from, at);
+        }
+        self.byte(0x66);
+        self.on_element(false, &[0x89], from, at);
+    }
+
     /// `lock op [at], from`.
     pub(crate) fn change_atomically(&mut self, op: Integer, wide: bool, at: Element, from: Gpr) {
         self.byte(LOCK);

@@ -19,18 +19,20 @@ impl Body<'_> {
         self.leave_unless_bits_are_expected(d.src[0].value, size, cold);
     }
 
-    /// As [`Body::leave_unless_aligned_in_lds`], in waves with inactive lanes.
-    pub(crate) fn look_at_each_in_lds(&mut self, d: &Di, size: u32, cold: &Cold) {
+    /// As [`Body::leave_unless_aligned_in_lds`], in waves with inactive lanes, of elements at an offset; addresses are multiples of `unit`.
+    pub(crate) fn look_at_each_in_lds(&mut self, d: &Di, (offset, unit): (u32, u32), cold: &Cold) {
         let place = Gpr::Rcx;
         self.each_lane(|body| {
             body.a.load_element(Integer::Mov, false, place, of_lane(d.src[0].value));
-            if d.imm != 0 {
-                body.a.immediate(Integer::Add, false, place, d.imm);
+            if offset != 0 {
+                body.a.immediate(Integer::Add, false, place, offset);
             }
             body.a.integer(Integer::Cmp, false, place, Gpr::R10);
             body.a.jump_if(Condition::Above, cold.entry);
-            body.a.immediate(Integer::And, false, place, size - 1);
-            body.a.jump_if(Condition::NotEqual, cold.entry);
+            if unit > 1 {
+                body.a.immediate(Integer::And, false, place, unit - 1);
+                body.a.jump_if(Condition::NotEqual, cold.entry);
+            }
         });
     }
 
@@ -46,9 +48,9 @@ impl Body<'_> {
         self.leave_unless_bits_are_expected(low, size, cold);
     }
 
-    /// As [`Body::leave_unless_aligned_in_span`], in waves with inactive lanes: the first one is the lowest that is
-    /// active.
-    pub(crate) fn look_at_each_in_span(&mut self, d: &Di, size: u32, cold: &Cold) {
+    /// As [`Body::leave_unless_aligned_in_span`], in waves with inactive lanes, of addresses that are multiples of `unit`: the first one is
+    /// the lowest that is active.
+    pub(crate) fn look_at_each_in_span(&mut self, d: &Di, (size, unit): (u32, u32), cold: &Cold) {
         let (low, high) = (d.src[0].value, d.src[0].value + self.halves);
         let [first, place, first_high] = [Gpr::Rax, Gpr::Rcx, Gpr::R11];
         let has_high = d.dst2 != 2;
@@ -57,11 +59,14 @@ impl Body<'_> {
         self.a.load_element(Integer::Mov, false, first, of_lane(low));
         if has_high {
             self.a.load_element(Integer::Mov, false, Gpr::Rdx, of_lane(high));
+            self.leave_unless_global(cold);
             self.a.shift_by(4, true, Gpr::Rdx, 32);
         } else {
             self.scalar_base(d);
         }
-        self.leave_unless_first_is_aligned(d, size, cold);
+        if unit > 1 {
+            self.leave_unless_first_is_aligned(d, unit, cold);
+        }
         self.span(d, (size, true), cold);
         if has_high {
             self.a.load_element(Integer::Mov, false, first_high, of_lane(high));
@@ -74,10 +79,12 @@ impl Body<'_> {
                 body.a.jump_if(Condition::NotEqual, cold.entry);
             }
             body.a.load_element(Integer::Mov, false, place, of_lane(low));
-            body.a.integer(Integer::Mov, false, Gpr::Rdx, place);
-            body.a.integer(Integer::Sub, false, Gpr::Rdx, first);
-            body.a.immediate(Integer::And, false, Gpr::Rdx, size - 1);
-            body.a.jump_if(Condition::NotEqual, cold.entry);
+            if unit > 1 {
+                body.a.integer(Integer::Mov, false, Gpr::Rdx, place);
+                body.a.integer(Integer::Sub, false, Gpr::Rdx, first);
+                body.a.immediate(Integer::And, false, Gpr::Rdx, unit - 1);
+                body.a.jump_if(Condition::NotEqual, cold.entry);
+            }
             body.a.integer(Integer::Sub, false, place, Gpr::R9);
             body.a.integer(Integer::Cmp, false, place, Gpr::R10);
             body.a.jump_if(Condition::Above, cold.entry);

@@ -1,7 +1,7 @@
 //! Operations on doubles, four at a time.
 
 use crate::exec::di::{Di, Kind, Source};
-use crate::tier1::analysis::template::Arithmetic;
+use crate::tier1::analysis::template::{Arithmetic, Whole};
 use crate::tier1::x86::asm::{Operand, Zmm};
 use crate::tier1::x86::avx512::masks::UNORDERED;
 use crate::tier1::x86::body::{SIGN, SPILL, scalar};
@@ -10,7 +10,12 @@ use crate::tier1::x86::opcodes;
 
 use super::lanes::T;
 use super::opcodes::*;
-use super::pass::Pass;
+use super::pass::{Pass, constant};
+
+/// A constant for the high words of doubles, and one for the low words.
+fn in_turn(value: u32, other: u32) -> Operand {
+    Operand::Eight(core::array::from_fn(|n| if n & 1 == 1 { value } else { other }))
+}
 
 impl Pass<'_> {
     /// Four of eight doubles of a source: the lower or the upper ones of each four lanes.
@@ -33,9 +38,6 @@ impl Pass<'_> {
                 self.a.vex(VPBROADCASTQ_VEX, to, Zmm(0), Operand::Constant64(value));
             }
         }
-        let in_turn = |value: u32, other: u32| {
-            Operand::Eight(core::array::from_fn(|n| if n & 1 == 1 { value } else { other }))
-        };
         if source.abs {
             self.a.vex(VPANDD, to, to, in_turn(!SIGN, u32::MAX));
         }
@@ -72,5 +74,44 @@ impl Pass<'_> {
         self.a.vex(VSHUFPS.by(0xdd), c, first, a);
         self.finish(d.dst, b);
         self.finish(d.dst + self.halves, c);
+    }
+
+    /// Numbers of 32 bits as doubles.
+    pub(super) fn make_doubles(&mut self, from: Whole, d: &Di) {
+        let [first, a, second, result] = T;
+        let source = self.register(&d.src[0], from == Whole::Single, first);
+        // Of each four lanes the lower two, then the upper two, as results are mixed again.
+        self.a.vex(VPERMPD.by(0xd8), a, Zmm(0), source);
+        if from == Whole::Unsigned {
+            self.a.vex(VPXORD, a, a, constant(SIGN));
+        }
+        self.a.vex(VEXTRACTF128.by(1), a, Zmm(0), second);
+        let op = if from == Whole::Single { VCVTPS2PD } else { VCVTDQ2PD };
+        for (to, from) in [(first, a), (second, second)] {
+            self.a.vex(op, to, Zmm(0), from);
+        }
+        if from == Whole::Unsigned {
+            let half = in_turn((2f64.powi(31).to_bits() >> 32) as u32, 0);
+            for to in [first, second] {
+                self.a.vex(VADDPD.narrow(), to, to, half);
+            }
+        }
+        self.a.vex(VSHUFPS.by(0x88), a, first, second);
+        self.a.vex(VSHUFPS.by(0xdd), result, first, second);
+        self.finish(d.dst, a);
+        self.finish(d.dst + self.halves, result);
+    }
+
+    /// Doubles as singles.
+    pub(super) fn make_singles(&mut self, d: &Di) {
+        let [first, second, upper, _] = T;
+        for (to, is_upper) in [(first, false), (second, true)] {
+            self.four(&d.src[0], is_upper, to);
+            self.a.vex(VCVTPD2PS.narrow(), to, Zmm(0), to);
+        }
+        self.a.vex(VUNPCKHPD, upper, first, second);
+        self.a.vex(VUNPCKLPD, first, first, second);
+        self.a.vex(VINSERTF128.by(1), first, first, upper);
+        self.finish(d.dst, first);
     }
 }

@@ -26,6 +26,8 @@ impl Pass<'_> {
             Template::MovePair => self.move_pair(d),
             Template::ShiftAddPair => self.shift_add_pair(d),
             Template::Doubles(arithmetic) => self.of_doubles(arithmetic, d),
+            Template::ToDouble(from) => self.make_doubles(from, d),
+            Template::DoubleToSingle => self.make_singles(d),
             Template::Recipe(recipe) => self.recipe(recipe, d),
             _ => {
                 let result = self.lanes(template, d, None);

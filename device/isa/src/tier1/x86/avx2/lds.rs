@@ -9,6 +9,7 @@ use crate::tier1::x86::asm::{At, Condition, Gpr, Integer, Operand, Zmm};
 use crate::tier1::x86::avx512::lds::{HAS_LOADED, MUST_STOP};
 use crate::tier1::x86::body::{Body, Cold, WAVE};
 use crate::tier1::x86::encoding::*;
+use crate::tier1::x86::lane_stores::Targets;
 use crate::wave::Wave;
 
 use super::elements::Places;
@@ -129,29 +130,44 @@ impl Body<'_> {
     }
 
     /// Elements of each lane at offsets, from rows; all of the first ones are stored before any second one.
-    pub(super) fn store_lds(&mut self, dwords: u32, d: &Di, parts: &[(u32, u32)]) {
-        let (row, size) = (d.src[0].value, dwords * 4);
+    pub(super) fn store_lds(&mut self, moves: Moves, d: &Di, parts: &[(u32, u32)]) {
+        let (row, size) = (d.src[0].value, bytes(moves));
         let offsets: Vec<u32> = parts.iter().map(|&(offset, _)| offset).collect();
         let cold = self.leave();
         self.a.byte_immediate(7, At(WAVE, offset_of!(Wave, lds_order) as i32), MUST_STOP);
         self.a.jump_if(Condition::Equal, cold.entry);
-        self.lds(size, &cold);
-        self.leave_unless_in_lds(row, &offsets, &cold);
         let (done, others) = (self.a.label(), self.a.label());
-        self.first_of(Zmm(0), row, 0);
-        self.leave_unless_like(row, self.eights(), Some(size), others);
-        for &(offset, src) in parts {
-            self.lds_at(row, 0, offset);
-            for eight in self.eights() {
-                self.store_eight(dwords, Places::Run(Gpr::Rdx, 0, size as i32), src, eight);
+        self.leave_out_none(done);
+        self.lds(size, &cold);
+        match moves {
+            Moves::Dwords(dwords) if !self.masked => {
+                self.leave_unless_in_lds(row, &offsets, &cold);
+                self.first_of(Zmm(0), row, 0);
+                self.leave_unless_like(row, self.eights(), Some(size), others);
+                for &(offset, src) in parts {
+                    self.lds_at(row, 0, offset);
+                    for eight in self.eights() {
+                        self.store_eight(dwords, Places::Run(Gpr::Rdx, 0, size as i32), src, eight);
+                    }
+                }
+                self.a.jump(done);
+                self.a.bind(others);
+                for &(offset, src) in parts {
+                    self.a.address(Gpr::R8, At(Gpr::R9, offset as i32));
+                    for eight in self.eights() {
+                        self.store_eight(dwords, Places::Lds(Gpr::R8, row), src, eight);
+                    }
+                }
             }
-        }
-        self.a.jump(done);
-        self.a.bind(others);
-        for &(offset, src) in parts {
-            self.a.address(Gpr::R8, At(Gpr::R9, offset as i32));
-            for eight in self.eights() {
-                self.store_eight(dwords, Places::Lds(Gpr::R8, row), src, eight);
+            _ => {
+                if self.masked {
+                    offsets.iter().for_each(|&offset| self.look_at_each_in_lds(d, (offset, 1), &cold));
+                } else {
+                    self.leave_unless_in_lds(row, &offsets, &cold);
+                }
+                for &(offset, src) in parts {
+                    self.store_each(moves, Targets { row, offset, base: Gpr::R9 }, src);
+                }
             }
         }
         self.a.bind(done);

@@ -11,6 +11,7 @@ use crate::tier1::x86::asm::{Condition, Gpr, Integer, Label, Operand, Zmm};
 use crate::tier1::x86::body::{Body, Cold};
 use crate::tier1::x86::buffer::Through;
 use crate::tier1::x86::encoding::*;
+use crate::tier1::x86::lane_stores::Targets;
 
 use super::elements::{Places, SPAN_FROM};
 use super::opcodes::*;
@@ -18,18 +19,16 @@ use super::opcodes::*;
 /// Returns true if there is code for a load or store.
 pub(super) fn has(form: Form, d: &Di, masked: bool) -> bool {
     match form {
-        Form::LdsAtomic(..) | Form::GlobalAtomic(..) => crate::tier1::analysis::elements::has(form, masked),
+        Form::LdsAtomic(..) | Form::GlobalAtomic(..) => crate::tier1::analysis::elements::has(form),
+        Form::GlobalStore(moves) | Form::FlatStore(moves) | Form::LdsStore(moves) => registers(moves) <= 4,
+        Form::LdsStoreTwo(dwords) => dwords <= 2,
         _ if masked => false,
+        Form::BufferStore(moves) => registers(moves) <= 4,
         Form::GlobalLoad(moves) | Form::FlatLoad(moves) | Form::BufferLoad(moves) | Form::LdsLoad(moves) => {
             registers(moves) <= 4
         }
-        Form::GlobalStore(Moves::Dwords(dwords))
-        | Form::FlatStore(Moves::Dwords(dwords))
-        | Form::BufferStore(Moves::Dwords(dwords))
-        | Form::LdsStore(Moves::Dwords(dwords)) => dwords <= 4,
         // Each element is done for eight lanes before the next one, which has the same addresses.
         Form::LdsLoadTwo(dwords) => dwords <= 2 && !super::lds::overlaps(d, dwords * 2),
-        Form::LdsStoreTwo(dwords) => dwords <= 2,
         _ => false,
     }
 }
@@ -45,15 +44,15 @@ impl Body<'_> {
             }
             Form::GlobalStore(moves) | Form::FlatStore(moves) | Form::BufferStore(moves) => {
                 let plain = self.global_element(form, moves, d);
-                self.store_global(registers(moves), &plain);
+                self.store_global(moves, &plain);
                 self.through = None;
             }
             Form::LdsLoad(moves) => self.load_lds(moves, d, &[d.imm]),
             Form::LdsLoadTwo(dwords) => self.load_lds(Moves::Dwords(dwords), d, &[d.imm, d.dst2]),
-            Form::LdsStore(moves) => self.store_lds(registers(moves), d, &[(d.imm, d.src[1].value)]),
+            Form::LdsStore(moves) => self.store_lds(moves, d, &[(d.imm, d.src[1].value)]),
             Form::LdsStoreTwo(dwords) => {
                 let parts = [(d.imm, d.src[1].value), (d.dst2, d.src[2].value)];
-                self.store_lds(dwords, d, &parts);
+                self.store_lds(Moves::Dwords(dwords), d, &parts);
             }
             Form::LdsAtomic(..) | Form::GlobalAtomic(..) => self.atomic(form, d),
             _ => unreachable!("only loads, stores and atomics"),
@@ -249,20 +248,38 @@ impl Body<'_> {
     }
 
     /// An element of each lane.
-    fn store_global(&mut self, dwords: u32, d: &Di) {
-        let (low, size) = (d.src[0].value, dwords * 4);
+    fn store_global(&mut self, moves: Moves, d: &Di) {
+        let (low, size) = (d.src[0].value, bytes(moves));
         let cold = self.leave();
         let (done, others) = (self.a.label(), self.a.label());
-        let all = self.in_a_row(d, (low, size), others, &cold);
-        self.translate(all, true, &cold);
-        for eight in self.eights() {
-            self.store_eight(dwords, Places::Run(Gpr::Rdx, 0, size as i32), d.src[1].value, eight);
-        }
-        self.a.jump(done);
-        self.a.bind(others);
-        self.in_one_span(d, low, (size, true), &cold);
-        for eight in self.eights() {
-            self.store_eight(dwords, Places::Span(low), d.src[1].value, eight);
+        match moves {
+            Moves::Dwords(dwords) if !self.masked => {
+                let all = self.in_a_row(d, (low, size), others, &cold);
+                self.translate(all, true, &cold);
+                for eight in self.eights() {
+                    self.store_eight(dwords, Places::Run(Gpr::Rdx, 0, size as i32), d.src[1].value, eight);
+                }
+                self.a.jump(done);
+                self.a.bind(others);
+                self.in_one_span(d, low, (size, true), &cold);
+                for eight in self.eights() {
+                    self.store_eight(dwords, Places::Span(low), d.src[1].value, eight);
+                }
+            }
+            _ => {
+                if self.masked {
+                    self.leave_out_none(done);
+                    self.look_at_each_in_span(d, (size, 1), &cold);
+                } else {
+                    self.base_of(d, &cold);
+                    self.a.load(Integer::Mov, false, Gpr::Rax, Self::eight(low, 0));
+                    self.in_one_span(d, low, (size, true), &cold);
+                }
+                self.a.integer(Integer::Mov, true, Gpr::R8, Gpr::Rdx);
+                self.a.integer(Integer::Sub, true, Gpr::R8, Gpr::Rax);
+                let targets = Targets { row: low, offset: 0, base: Gpr::R8 };
+                self.store_each(moves, targets, d.src[1].value);
+            }
         }
         self.a.bind(done);
         self.come_back(cold);

@@ -5,6 +5,7 @@ use crate::exec::form::Form;
 use crate::exec::vector::cmp::Operands;
 use crate::exec::vector::lane::lanes_below;
 use crate::inst::Op;
+use crate::tier1::analysis::packed::{Packed, packed};
 use crate::tier1::analysis::recipe::Recipe;
 use crate::tier1::analysis::runs::Run;
 use crate::tier1::analysis::template::{self, Template};
@@ -76,11 +77,15 @@ pub(super) fn is_of_lanes(form: Form, d: &Di) -> bool {
                     | Template::Median
                     | Template::Scale
                     | Template::DivideFixup
+                    | Template::DivideFixupDoubles
             ) && !treats_nans_otherwise(op)
         }),
         Form::Pair(..) | Form::Select | Form::Saturating(_) | Form::Keep | Form::Part => true,
+        Form::Packed(op) => !matches!(packed(op, d), None | Some(Packed::Halves(_))),
         Form::Carry(op) => !template::is_division(op),
-        Form::Compare(operands) => !matches!(operands, Operands::F16 | Operands::ClassF32),
+        Form::Compare(operands) => {
+            !matches!(operands, Operands::F16 | Operands::ClassF32 | Operands::ClassF64)
+        }
         _ => false,
     }
 }
@@ -292,6 +297,7 @@ impl<'a> Pass<'a> {
             Form::Compare(operands) => self.compare(operands, d),
             Form::Select => self.select(d),
             Form::Saturating(op) => self.saturating(op, d),
+            Form::Packed(op) => self.packed(op, d),
             Form::Keep => self.keep(d),
             Form::Part => self.recipe(Recipe::part(), d),
             Form::LdsLoad(_) | Form::LdsLoadTwo(_) => self.load_lds(form, d),

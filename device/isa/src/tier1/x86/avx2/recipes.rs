@@ -2,7 +2,8 @@
 
 use crate::exec::di::Di;
 use crate::inst::Op;
-use crate::tier1::analysis::recipe::{Place, Recipe, Step, Test};
+use crate::tier1::analysis::packed::{Packed, packed};
+use crate::tier1::analysis::recipe::{Place, Recipe, Step, Test, own_bytes};
 use crate::tier1::x86::asm::{Operand, Zmm};
 use crate::tier1::x86::encoding::*;
 use crate::tier1::x86::opcodes;
@@ -19,6 +20,21 @@ impl Pass<'_> {
     pub(super) fn saturating(&mut self, op: Op, d: &Di) {
         let Some(recipe) = Recipe::saturating(op, d) else { unreachable!("only operations with a recipe") };
         self.recipe(recipe, d);
+    }
+
+    /// An operation on integers in both halves of registers.
+    pub(super) fn packed(&mut self, op: Op, d: &Di) {
+        match packed(op, d) {
+            Some(Packed::Words(words)) => {
+                let a = self.register(&d.src[0], false, SPARE);
+                let b = self.operand(&d.src[1], false, SPARE);
+                let to = self.result(d.dst);
+                self.a.vex(opcodes::words(words), to, a, b);
+                self.finish(d.dst, to);
+            }
+            Some(Packed::Recipe(recipe)) => self.recipe(recipe, d),
+            _ => unreachable!("only operations with a template"),
+        }
     }
 
     /// An operation that has a recipe.
@@ -41,6 +57,7 @@ impl Pass<'_> {
         match place {
             Place::Temporary(number) => Zmm(number).into(),
             Place::Number(value) => constant(value),
+            Place::Bytes(bytes) => Operand::Eight(core::array::from_fn(|lane| own_bytes(bytes, lane as u32))),
             Place::Source(n) => self.operand(&d.src[n], false, SPARE),
             Place::Low(n) => self.wide(&d.src[n])[0].into(),
             Place::High(n) => self.wide(&d.src[n])[1].into(),

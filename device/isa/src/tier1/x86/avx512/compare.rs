@@ -75,6 +75,22 @@ impl Body<'_> {
                     }
                 }
             }
+            Operands::ClassF64 => {
+                let Some(Classes { bits, inverted }) = classes(d) else {
+                    unreachable!("only classes it has")
+                };
+                for (eight, to) in [(0, to), (1, K0)] {
+                    self.double_source(&d.src[0], (half, chunk, eight), t0);
+                    self.a.compare(VFPCLASSPD.by(bits), to, Zmm(0), t0, K0);
+                }
+                self.a.mask(KUNPCKBW, to, K0, to);
+                if inverted {
+                    self.a.mask(KNOTW, to, Mask(0), to);
+                }
+                if exec != K0 {
+                    self.a.mask(KANDW, to, to, exec);
+                }
+            }
             Operands::U16 | Operands::I16 => {
                 let [a, b] = [(0, t0), (1, t1)].map(|(n, t)| self.upper_half(&d.src[n], (half, chunk), t));
                 let op = if operands == Operands::I16 { VPCMPD } else { VPCMPUD };

@@ -21,7 +21,7 @@ const INFINITY: u32 = 0x7f80_0000;
 /// The unit of exponents.
 const ONE: u32 = 1 << 23;
 /// Predicate of `vpcmpud`: at least.
-const AT_LEAST: u8 = 5;
+pub(super) const AT_LEAST: u8 = 5;
 /// Quotients are zeros if the exponents of their numbers are further apart than that.
 const FURTHEST: u32 = 150 * ONE;
 
@@ -32,7 +32,14 @@ const FAR: u32 = 96 * ONE;
 
 impl Body<'_> {
     /// Adds lanes to those that are left to the handler.
-    fn leave_for(&mut self, first: &mut bool, op: Evex, a: Zmm, b: impl Into<Operand>, exec: Mask) {
+    pub(super) fn leave_for(
+        &mut self,
+        first: &mut bool,
+        op: Evex,
+        a: Zmm,
+        b: impl Into<Operand>,
+        exec: Mask,
+    ) {
         let [any, these] = SCRATCH;
         let to = if core::mem::take(first) { any } else { these };
         self.a.compare(op, to, a, b, exec);
@@ -161,7 +168,11 @@ impl Body<'_> {
 
     /// A step of a division that has a mask.
     pub(crate) fn division(&mut self, op: Op, d: &Di) {
-        if op == Op::V_DIV_SCALE_F32 { self.divide_scale(d) } else { self.divide_fmas(d) }
+        match op {
+            Op::V_DIV_SCALE_F32 => self.divide_scale(d),
+            Op::V_DIV_FMAS_F32 => self.divide_fmas(d),
+            op => self.division_of_doubles(op, d),
+        }
     }
 
     /// `v_div_scale_f32` of normal numbers that need no scaling.

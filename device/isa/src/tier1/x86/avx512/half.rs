@@ -9,7 +9,8 @@ use crate::exec::di::{Di, Kind, Source, flag};
 use crate::exec::vector::vop3p::high;
 use crate::inst::Op;
 use crate::tier1::analysis::elements::steps;
-use crate::tier1::analysis::template::{Arithmetic, of_halves, of_words, packed};
+use crate::tier1::analysis::packed::{Packed, Words, packed};
+use crate::tier1::analysis::template::Arithmetic;
 use crate::tier1::x86::asm::{K0, Mask, Operand, Zmm};
 use crate::tier1::x86::body::{Body, SCRATCH, SIGN, scalar};
 use crate::tier1::x86::encoding::*;
@@ -174,21 +175,36 @@ impl Body<'_> {
 
     /// An operation on both halves of registers.
     pub(crate) fn packed(&mut self, op: Op, d: &Di) {
+        match packed(op, d) {
+            Some(Packed::Halves(arithmetic)) => self.both_halves(arithmetic, d),
+            Some(Packed::Words(words)) => self.words(words, d),
+            Some(Packed::Recipe(recipe)) => self.whole_recipe(recipe, d),
+            None => unreachable!("only operations with a template"),
+        }
+    }
+
+    /// An operation on words side by side.
+    fn words(&mut self, op: Words, d: &Di) {
         for part in self.parts() {
-            let arity = packed(op, d).unwrap_or_default();
-            self.load_sources(d, arity, part);
+            self.load_sources(d, 2, part);
             let to = self.define(d.dst + part);
             for chunk in self.chunks() {
                 let (t0, t1, mask) = (Zmm(0), Zmm(1), self.exec(part, chunk));
-                if let Some(op) = of_words(op) {
-                    let a = self.register(&d.src[0], false, part, chunk, t0);
-                    let b = self.register(&d.src[1], false, part, chunk, t1);
-                    // A mask would count words.
-                    self.a.evex(opcodes::words(op), t0, a, b);
-                    self.put(to.chunk(chunk), t0, mask);
-                    continue;
-                }
-                let Some(arithmetic) = of_halves(op) else { unreachable!("only operations with a template") };
+                let a = self.register(&d.src[0], false, part, chunk, t0);
+                let b = self.register(&d.src[1], false, part, chunk, t1);
+                // A mask would count words.
+                self.a.evex(opcodes::words(op), t0, a, b);
+                self.put(to.chunk(chunk), t0, mask);
+            }
+        }
+    }
+
+    fn both_halves(&mut self, arithmetic: Arithmetic, d: &Di) {
+        for part in self.parts() {
+            self.load_sources(d, arithmetic.arity(), part);
+            let to = self.define(d.dst + part);
+            for chunk in self.chunks() {
+                let (t0, mask) = (Zmm(0), self.exec(part, chunk));
                 let bit = |at: u32, n: usize| d.imm >> (at + n as u32) & 1 != 0;
                 let high: [Source; 3] = core::array::from_fn(|n| Source {
                     high: bit(high::SELECT, n),
@@ -320,11 +336,16 @@ impl Body<'_> {
                 }
             }
             let mask = self.exec(half, chunk);
-            for (to, pick) in [(low, &WORDS[0]), (high, &WORDS[1])] {
-                self.a.evex(VMOVUPS_LOAD, Zmm(2), Zmm(0), Operand::Words(*pick));
-                self.a.evex(VPERMI2D, Zmm(2), Zmm(0), Zmm(1));
-                self.put(to.chunk(chunk), Zmm(2), mask);
-            }
+            self.put_words([low.chunk(chunk), high.chunk(chunk)], mask);
+        }
+    }
+
+    /// The low and the high words of sixteen doubles in temporaries 0 and 1; 2 is used.
+    pub(super) fn put_words(&mut self, to: [Zmm; 2], mask: Mask) {
+        for (to, pick) in to.into_iter().zip(&WORDS) {
+            self.a.evex(VMOVUPS_LOAD, Zmm(2), Zmm(0), Operand::Words(*pick));
+            self.a.evex(VPERMI2D, Zmm(2), Zmm(0), Zmm(1));
+            self.put(to, Zmm(2), mask);
         }
     }
 }

@@ -14,6 +14,9 @@ impl Body<'_> {
     /// A vector operation.
     pub(crate) fn vector(&mut self, op: Op, d: &Di) {
         let Some(template) = template::vector(op, d) else { unreachable!("only operations with a template") };
+        if template == Template::DivideFixupDoubles {
+            return self.fix_up_doubles(d);
+        }
         let sources = &d.src[..template.arity()];
         let in_place = sources.iter().any(|source| source.kind == Kind::Vector && source.value == d.dst);
         let may_leave = template.may_leave();
@@ -33,6 +36,8 @@ impl Body<'_> {
                 Template::Doubles(arithmetic) => self.of_doubles(arithmetic, d, half),
                 Template::HalfToSingle => self.half_to_single(d, half),
                 Template::SingleToHalf => self.single_to_half(d, half),
+                Template::ToDouble(from) => self.make_doubles(from, d, half),
+                Template::DoubleToSingle => self.make_singles(d, half),
                 Template::SinglesToHalves => self.singles_to_halves(d, half),
                 Template::Fused => self.fused_row(d, half),
                 Template::Curve(curve) => left.push(self.curve(curve, d, half)),
@@ -228,6 +233,9 @@ impl Body<'_> {
             | Template::HalfToSingle
             | Template::SingleToHalf
             | Template::SinglesToHalves
+            | Template::ToDouble(_)
+            | Template::DoubleToSingle
+            | Template::DivideFixupDoubles
             | Template::Curve(_)
             | Template::Recipe(_) => unreachable!("done by halves"),
         }
@@ -335,7 +343,7 @@ impl Body<'_> {
         }
     }
 
-    fn in_register(&mut self, to: Zmm, from: Operand) {
+    pub(super) fn in_register(&mut self, to: Zmm, from: Operand) {
         match from {
             Operand::Register(from) => self.put(to, from, K0),
             from => self.a.evex(VPBROADCASTD, to, Zmm(0), from),

@@ -12,6 +12,7 @@ use crate::tier1::analysis::elements::{bytes, registers};
 use crate::tier1::x86::asm::{At, Condition, Gpr, Integer, K0, Label, Operand, Zmm};
 use crate::tier1::x86::body::{Body, Cold, MACHINE, WAVE};
 use crate::tier1::x86::encoding::*;
+use crate::tier1::x86::lane_stores::Targets;
 use crate::wave::Wave;
 
 /// Bit of the wave's order of LDS accesses.
@@ -240,32 +241,36 @@ impl Body<'_> {
     }
 
     /// An element of each lane.
-    pub(crate) fn lds_store(&mut self, dwords: u32, d: &Di) {
-        self.lds_stores(dwords, d, &[(d.imm, d.src[1].value)]);
+    pub(crate) fn lds_store(&mut self, moves: Moves, d: &Di) {
+        self.lds_stores(moves, d, &[(d.imm, d.src[1].value)]);
     }
 
     /// Two elements of each lane, the first ones first.
     pub(crate) fn lds_store_two(&mut self, dwords: u32, d: &Di) {
-        self.lds_stores(dwords, d, &[(d.imm, d.src[1].value), (d.dst2, d.src[2].value)]);
+        let parts = [(d.imm, d.src[1].value), (d.dst2, d.src[2].value)];
+        self.lds_stores(Moves::Dwords(dwords), d, &parts);
     }
 
-    fn lds_stores(&mut self, dwords: u32, d: &Di, parts: &[(u32, u32)]) {
-        let moves = Moves::Dwords(dwords);
+    fn lds_stores(&mut self, moves: Moves, d: &Di, parts: &[(u32, u32)]) {
         let address = self.register_rows(d.src[0].value);
+        let scatters = moves == Moves::Dwords(1);
         let mut data: Vec<Vec<Pair>> = Vec::new();
-        for &(_, row) in parts {
-            data.push((0..dwords * self.halves).map(|n| self.load_row(row + n)).collect());
+        // Of some lanes, other elements than dwords are stored from memory.
+        let from_registers = scatters || !self.masked;
+        for &(_, row) in parts.iter().filter(|_| from_registers) {
+            data.push((0..registers(moves) * self.halves).map(|n| self.load_row(row + n)).collect());
         }
         let offsets: Vec<u32> = parts.iter().map(|&(offset, _)| offset).collect();
         let cold = self.leave();
         self.a.byte_immediate(7, At(WAVE, offset_of!(Wave, lds_order) as i32), MUST_STOP);
         self.a.jump_if(Condition::Equal, cold.entry);
-        self.lds(dwords * 4, &cold);
         let (others, done) = (self.a.label(), self.a.label());
+        if !scatters {
+            self.leave_out_none(done);
+        }
+        self.lds(bytes(moves), &cold);
         if !self.masked {
-            // Where elements overlap, all of the highest lane's is left: that is so where each is one dword.
-            let others = if dwords == 1 { others } else { cold.entry };
-            self.lds_run(&address, dwords * 4, &offsets, (others, &cold));
+            self.lds_run(&address, bytes(moves), &offsets, (others, &cold));
             for (from, &offset) in data.iter().zip(&offsets) {
                 self.lds_place(Gpr::Rdx, offset);
                 self.a.integer(Integer::Add, true, Gpr::Rdx, Gpr::R9);
@@ -274,14 +279,20 @@ impl Body<'_> {
             self.a.jump(done);
         }
         self.a.bind(others);
-        if dwords == 1 {
-            self.leave_unless_inside(&address, &offsets, &cold);
+        self.leave_unless_inside(&address, &offsets, &cold);
+        if scatters {
             for (from, &offset) in data.iter().zip(&offsets) {
                 self.a.address(Gpr::Rdx, At(Gpr::R9, offset as i32));
                 for (half, chunk) in self.sixteens() {
                     let index = address[half as usize].chunk(chunk);
                     self.scatter_sixteen(Gpr::Rdx, index, from[half as usize].chunk(chunk), (half, chunk));
                 }
+            }
+        } else {
+            // Where elements overlap, all of the highest lane's is left.
+            self.copy_rows_to_memory();
+            for &(offset, from) in parts {
+                self.store_each(moves, Targets { row: d.src[0].value, offset, base: Gpr::R9 }, from);
             }
         }
         self.a.bind(done);

@@ -15,6 +15,7 @@ use crate::tier1::x86::asm::{Assembler, At, Condition, Gpr, Integer, Label, Oper
 use crate::tier1::x86::body::{Body, Cold, EXEC, TLB, found, scalar};
 use crate::tier1::x86::buffer::Through;
 use crate::tier1::x86::encoding::*;
+use crate::tier1::x86::lane_stores::Targets;
 use crate::tier1::x86::stretches::span_of_entry;
 
 const PAGE: u32 = PAGE_SIZE as u32;
@@ -26,7 +27,7 @@ pub(crate) fn page_entry(a: &mut Assembler, write: bool, missing: Label) {
     a.shift_by(5, true, page, 12);
     // As the TLB finds its entry of a page.
     a.immediate(Integer::Mov, false, entry, Tlb::MIX);
-    a.multiply(entry, page);
+    a.multiply(false, entry, page);
     a.shift_by(5, false, entry, Tlb::MIX_SHIFT);
     const { assert!(size_of::<TlbEntry>() == 24, "an entry is three words") };
     a.integer(Integer::Mov, true, number, entry);
@@ -442,18 +443,17 @@ impl Body<'_> {
     /// An element of each lane.
     pub(crate) fn global_store(&mut self, moves: Moves, d: &Di) {
         let (low, high) = self.addresses(d);
-        let data: Vec<Pair> =
-            (0..registers(moves) * self.halves).map(|row| self.load_row(d.src[1].value + row)).collect();
+        // Of some lanes, other elements than dwords are stored from memory.
+        let rows = if self.masked && moves != Moves::Dwords(1) { 0 } else { registers(moves) * self.halves };
+        let data: Vec<Pair> = (0..rows).map(|row| self.load_row(d.src[1].value + row)).collect();
         let cold = self.leave();
-        self.leave_without_lanes(&cold);
+        let (others, done) = (self.a.label(), self.a.label());
+        self.leave_out_none(done);
         let alike = self.alike();
         self.first_address(d, (&low, high.as_deref()), alike, &cold);
-        let (others, done) = (self.a.label(), self.a.label());
-        // Where elements overlap, all of the highest lane's is left: that is so where each is one dword.
         let scatters = moves == Moves::Dwords(1);
-        let fours = moves == Moves::Dwords(4) && !self.masked;
         if !self.masked {
-            self.leave_unless_apart(&low, bytes(moves), if scatters || fours { others } else { cold.entry });
+            self.leave_unless_apart(&low, bytes(moves), others);
             self.run(d, (bytes(moves), true), alike, &cold);
             self.store_elements(Gpr::Rdx, moves, &data);
             if scatters {
@@ -468,8 +468,20 @@ impl Body<'_> {
                 self.a.evex(VPSUBD, Zmm(1), low[half as usize].chunk(chunk), Zmm(0));
                 self.scatter_sixteen(Gpr::Rdx, Zmm(1), data[half as usize].chunk(chunk), (half, chunk));
             }
-        } else if fours {
-            self.store_fours_in_steps(d, (&low, &data), &cold);
+        } else {
+            if moves == Moves::Dwords(4) && !self.masked {
+                let others = self.a.label();
+                self.store_fours_in_steps(d, (&low, &data), (others, &cold));
+                self.a.jump(done);
+                self.a.bind(others);
+            }
+            self.one_span(d, &low, (bytes(moves), true), &cold);
+            self.copy_rows_to_memory();
+            // The host address that an element of the span would have if the low half of its address were 0.
+            self.a.integer(Integer::Mov, true, Gpr::R8, Gpr::Rdx);
+            self.a.integer(Integer::Sub, true, Gpr::R8, Gpr::Rax);
+            let targets = Targets { row: d.src[0].value, offset: 0, base: Gpr::R8 };
+            self.store_each(moves, targets, d.src[1].value);
         }
         self.a.bind(done);
         self.come_back(cold);

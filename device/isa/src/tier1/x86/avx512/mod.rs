@@ -2,6 +2,7 @@
 
 pub(in crate::tier1) mod compare;
 pub(in crate::tier1) mod curves;
+mod divisions;
 pub(in crate::tier1) mod elements;
 pub(in crate::tier1) mod guarded;
 pub(in crate::tier1) mod half;

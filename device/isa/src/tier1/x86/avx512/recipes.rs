@@ -2,7 +2,7 @@
 
 use super::masks::{GREATER, SAME};
 use crate::exec::di::{Di, Kind};
-use crate::tier1::analysis::recipe::{Place, Recipe, Step, Test};
+use crate::tier1::analysis::recipe::{Place, Recipe, Step, Test, own_bytes};
 use crate::tier1::x86::asm::{K0, Mask, Operand, Zmm};
 use crate::tier1::x86::body::{Body, SCRATCH};
 use crate::tier1::x86::encoding::*;
@@ -65,6 +65,7 @@ impl Body<'_> {
         match place {
             Place::Temporary(number) => Zmm(number).into(),
             Place::Number(value) => Operand::Constant(value),
+            Place::Bytes(bytes) => Operand::Words(core::array::from_fn(|lane| own_bytes(bytes, lane as u32))),
             Place::Source(n) => self.operand(&d.src[n], false, half, chunk, spare),
             Place::Low(n) => self.wide(&d.src[n], half, chunk).0,
             Place::High(n) => self.wide(&d.src[n], half, chunk).1,
@@ -77,7 +78,8 @@ impl Body<'_> {
         if let Operand::Register(register) = from {
             return register;
         }
-        self.a.evex(VPBROADCASTD, spare, Zmm(0), from);
+        let op = if let Operand::Words(_) = from { VMOVUPS_LOAD } else { VPBROADCASTD };
+        self.a.evex(op, spare, Zmm(0), from);
         spare
     }
 

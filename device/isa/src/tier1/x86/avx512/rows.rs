@@ -169,6 +169,15 @@ impl Rows {
         }
     }
 
+    /// Stores some rows as far as memory is out of date, and keeps in mind that it was.
+    pub(crate) fn copy_to_memory(&self, a: &mut Assembler, rows: &[u32]) {
+        for (at, place) in self.places.iter().enumerate() {
+            if let Some(place) = place.filter(|place| rows.contains(&place.row)) {
+                self.store(a, at, place);
+            }
+        }
+    }
+
     /// Forgets rows that memory has something else of.
     pub(crate) fn forget(&mut self, rows: &[u32]) {
         for place in &mut self.places {

@@ -161,7 +161,7 @@ fn element(
         }
         Form::Carry(op) if affine.concerns(d, 3) || !affine.finds_carries(op, d) => affine.carry(body, op, d),
         Form::Compare(operands) if affine.concerns(d, 2) => affine.compare(body, operands, d),
-        Form::GlobalLoad(moves) if stores.is_empty() && moved::has(form, false) && !Body::keeps(moves) => {
+        Form::GlobalLoad(moves) if stores.is_empty() && moved::has(form) && !Body::keeps(moves) => {
             let step = affine.address(body, d)?;
             let size = bytes(moves);
             let lanes: Vec<_> = body.sixteens().collect();
@@ -184,7 +184,7 @@ fn element(
             }
             Some(())
         }
-        Form::GlobalStore(moves) if moved::has(form, false) => {
+        Form::GlobalStore(moves) if moved::has(form) => {
             let rows: Vec<u32> = (0..registers(moves) * halves).map(|n| d.src[1].value + n).collect();
             affine.put_in_place(body, &rows)?;
             if affine.address(body, d)? != bytes(moves) {
