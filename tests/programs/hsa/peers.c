@@ -13,16 +13,16 @@ static hsa_status_t take_gpu(hsa_agent_t agent, void* unused) {
     hsa_device_type_t type;
     GOOD(hsa_agent_get_info(agent, HSA_AGENT_INFO_DEVICE, &type));
     if (type != HSA_DEVICE_TYPE_GPU) return HSA_STATUS_SUCCESS;
-    CHECK(gpu_count < 2, "more than two GPUs");
-    gpus[gpu_count++] = agent;
+    if (gpu_count < 2) gpus[gpu_count] = agent;
+    gpu_count++;
     return HSA_STATUS_SUCCESS;
 }
 
-// Starts the runtime and finds both GPUs with their memory.
+// Starts the runtime and finds the first two GPUs with their memory.
 static void start_both(void) {
     start();
     GOOD(hsa_iterate_agents(take_gpu, NULL));
-    EQUAL(gpu_count, 2);
+    CHECK(gpu_count >= 2, "%u GPUs", gpu_count);
     for (unsigned i = 0; i < 2; i++) {
         gpu = gpus[i];
         GOOD(hsa_amd_agent_iterate_memory_pools(gpu, take_pool, &gpu));
