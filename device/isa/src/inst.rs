@@ -370,6 +370,12 @@ impl MemFields {
     pub fn is_coherent(&self) -> bool {
         self.glc || self.dlc || self.scope > 0
     }
+
+    /// Returns true if caches are not to keep the data: SLC, NT on gfx942, and `TH_LOAD_NT`, `TH_LOAD_NT_RT`, `TH_LOAD_RT_NT` and
+    /// `TH_LOAD_NT_HT` where there are hints (LLVM `SIDefines.h`, `CPol::TH`).
+    pub fn is_non_temporal(&self) -> bool {
+        self.slc || matches!(self.th, 1 | 4..=6)
+    }
 }
 
 /// Why bytes are not an instruction.

@@ -319,7 +319,7 @@ impl Lowering {
     fn lower(&mut self, inst: &Inst) -> Lowered {
         self.role = Role::Operation(inst.op);
         let properties = properties(inst.op);
-        if properties.looks(inst.mem.is_coherent()) {
+        if properties.looks(&inst.mem) {
             self.emit_extra_as(Form::Look, Di::new(control::look));
         }
         match properties.family {

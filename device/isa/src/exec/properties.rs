@@ -22,7 +22,7 @@ use crate::exec::{
     scalar::exec_mask,
     vector::cmp,
 };
-use crate::inst::Op;
+use crate::inst::{MemFields, Op};
 use crate::lanes::BackendKind;
 
 /// Definitions of one file of vector operations.
@@ -155,7 +155,7 @@ pub(crate) enum Moves {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Looks {
     Never,
-    /// If it is to bypass caches (`GLC`, `DLC`).
+    /// If it is to bypass caches (`GLC`, `DLC`), or loads what caches are not to keep (`SLC`, `NT`).
     Coherently,
     /// Always: the operation invalidates caches.
     Always,
@@ -209,12 +209,15 @@ const fn of(family: Family) -> Properties {
 }
 
 impl Properties {
-    /// Returns true if an instruction that is `coherent`, which bypasses caches, or is not, looks for writes of other
-    /// waves.
-    pub(crate) fn looks(&self, coherent: bool) -> bool {
+    /// Returns true if an instruction with these fields looks for writes of other waves.
+    pub(crate) fn looks(&self, fields: &MemFields) -> bool {
         match self.looks {
             Looks::Never => false,
-            Looks::Coherently => coherent,
+            // RCCL's kernels poll by loads that are non-temporal and no more.
+            Looks::Coherently => {
+                let loads = matches!(self.memory, Some((_, Effect::Load)));
+                fields.is_coherent() || loads && fields.is_non_temporal()
+            }
             Looks::Always => true,
         }
     }
