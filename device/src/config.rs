@@ -20,6 +20,7 @@ use crate::memory::{Hive, Links};
 use crate::profile::Profiler;
 use crate::record::Recording;
 use crate::sanitize::{Rule, Sanitizer};
+use crate::threads::processors::Processors;
 use crate::time::TimeSource;
 use crate::trace::TraceSink;
 
@@ -53,6 +54,8 @@ pub struct GpuConfig {
     pub hive: Option<Hive>,
     /// Shader worker threads, 1 to 256.
     pub workers: usize,
+    /// Processors of the host, if the devices of a machine share them: their configurations have clones of one value.
+    pub processors: Option<Processors>,
     /// The side that answers accesses to the MSI-X table.
     pub msix_table: MsixTable,
     /// True if the function has an interrupt pin, for drivers that use no messages:
@@ -132,6 +135,7 @@ impl Default for GpuConfig {
             vram_size: 256 << 20,
             hive: None,
             workers: processors().min(8),
+            processors: None,
             msix_table: MsixTable::Host,
             interrupt_pin: false,
             poll_doorbells: false,

@@ -62,3 +62,4 @@ pub use io::{IoError, IoResult};
 pub use save::Broken;
 pub use stats::Stats;
 pub use threads::patience::look_out;
+pub use threads::processors::Processors;

@@ -184,6 +184,7 @@ ranks! {
         DebugNotices = "Outbox.files",
         DebugNotice = "Told.file",
         // No lock is taken under these.
+        Processors = "Processors.state",
         Console = "Console.state",
         Ending = "Ending.reason",
         RootBusDecoded = "RootBus.decoded",

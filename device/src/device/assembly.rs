@@ -270,6 +270,7 @@ fn shader_config(
     ShaderConfig {
         // Effects of waves on two workers, and notes about them, could have different orders.
         workers: if config.deterministic.is_some() || probes { 1 } else { config.workers },
+        processors: config.processors.clone().unwrap_or_default(),
         topology: chip.topology(),
         chip: config.chip.generation,
         backend: if config.counts_code { backend.counting() } else { backend },

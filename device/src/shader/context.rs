@@ -20,7 +20,7 @@ use super::gws::GwsWait;
 use super::launch::Launch;
 use super::queue::ShaderQueue;
 use super::worker::Worker;
-use super::workgroup::{Looks, Turn};
+use super::workgroup::{Looks, Turn, WAVE_QUANTUM};
 use crate::chip::Generation;
 use crate::vm::Fault;
 
@@ -339,6 +339,7 @@ impl Worker {
             gives_up,
             chance: None,
             budget: &mut budget,
+            quantum: WAVE_QUANTUM,
             stats: &mut self.stats,
             notices,
             stopping: &|| false,

@@ -37,6 +37,7 @@ use super::worker::{Aftermath, Worker};
 use super::workgroup::Workgroup;
 use crate::activity::Activity;
 use crate::chip::{CuMask, Generation, Topology};
+use crate::threads::processors::{Member, Processors};
 use crate::time::Clock;
 use crate::tools::Tools;
 use crate::trace::TraceSink;
@@ -57,6 +58,8 @@ const TURNS_BEFORE_OTHERS: u32 = 1 << 16;
 pub struct ShaderConfig {
     /// Worker threads.
     pub workers: usize,
+    /// Processors that the workers of several devices share.
+    pub processors: Processors,
     /// The chip's compute units, which decide how many workgroups are resident at once.
     pub topology: Topology,
     /// The chip's instruction set, and the sizes and rules of its compute units.
@@ -105,6 +108,7 @@ pub(super) struct Shared {
     pub(super) code: CodeSpaces,
     /// Worker threads.
     pub(super) workers: usize,
+    pub(super) processors: Member,
     deterministic: Option<u64>,
     /// True if the last turn has left a workgroup in the middle, in a schedule that is explored.
     pub(super) left: AtomicBool,
@@ -186,6 +190,7 @@ impl ShaderEngine {
             scratch_parts: (config.chip.shader.scratch_parts)(&config.topology).max(1),
             code: CodeSpaces::new(config.chip.arch, config.backend, config.kept_code.clone()),
             workers: config.workers.max(1),
+            processors: config.processors.join(),
             deterministic: config.deterministic,
             left: AtomicBool::new(false),
             wants_waves: config.tools.tracer().sink().is_some_and(TraceSink::wants_waves),

@@ -63,6 +63,8 @@ pub(super) struct Worker {
     pub(super) by_hand: Option<ByHand>,
     /// Turns in a row that found only sleeping waves.
     asleep: u32,
+    /// True if the last turn was at a workgroup that looks for writes of others.
+    looked: bool,
 }
 
 /// Work that a turn leaves to be done after it.
@@ -100,6 +102,7 @@ impl Worker {
             series: Series::default(),
             by_hand: None,
             asleep: 0,
+            looked: false,
         }
     }
 
@@ -113,9 +116,17 @@ impl Worker {
             shared.next_task(std::mem::replace(had, true), &mut patience)
         };
         while let Some(Task { dispatch, work }) = next(&self.shared, &mut had) {
-            self.take(&shared, &dispatch, work).announce(&dispatch);
+            let taken = shared.processors.take();
+            let aftermath = self.take(&shared, &dispatch, work);
+            // Threads of other processes may be those that its waves wait for.
+            let yields = self.looked && taken.is_some() && !shared.processors.are_wanted();
+            drop(taken);
+            aftermath.announce(&dispatch);
             // What the turn has left, this worker finds when it looks for its next task.
             dispatch.queue().end_turn();
+            if yields {
+                std::thread::yield_now();
+            }
             if self.asleep > 16 {
                 // Its waves are on the GPU, and wait there.
                 let _executing = self.shared.activity.begin();
@@ -166,8 +177,9 @@ impl Worker {
 
     /// Takes the storage of an ended workgroup, or makes new.
     fn take_spare(&mut self, chip: &'static Generation) -> Box<Workgroup> {
-        let workgroup = self.spare.pop().unwrap_or_else(|| Box::new(Workgroup::new(chip)));
+        let mut workgroup = self.spare.pop().unwrap_or_else(|| Box::new(Workgroup::new(chip)));
         self.spare_waves -= workgroup.storage();
+        workgroup.has_looked = false;
         workgroup
     }
 

@@ -42,6 +42,10 @@ pub(super) use through::Claimed;
 
 /// Instructions a wave runs before the next wave of its workgroup gets a turn.
 pub(super) const WAVE_QUANTUM: u64 = 4096;
+/// The same among devices that share processors, and there of a workgroup that has looked for writes of others: a loop that
+/// waits for one has gone round a dozen times.
+const SHARED_QUANTUM: u64 = 1024;
+const LOOKING_QUANTUM: u64 = 256;
 /// Cost of switching to a wave, in instructions of the budget, so that waves that only sleep use it up too.
 const SWITCH_COST: u64 = 32;
 /// `s_sendmsg` identifiers, LLVM `SIDefines.h`, `SendMsg::Id`.
@@ -107,6 +111,8 @@ pub(super) struct Workgroup {
     profile: Option<Box<Counting>>,
     /// True if its waves stay where they are.
     pub(super) hangs: bool,
+    /// True if it has looked for writes of others in one of its turns.
+    pub(super) has_looked: bool,
     /// Stores of its waves that none has waited for, in a schedule that is explored.
     in_flight: Option<InFlight>,
 }
@@ -137,6 +143,8 @@ pub(super) struct Turn<'a> {
     pub(super) clock: &'a dyn Fn() -> u64,
     pub(super) code_epoch: u64,
     pub(super) budget: &'a mut u64,
+    /// Instructions that a wave runs before the next wave of its workgroup gets a turn.
+    pub(super) quantum: u64,
     pub(super) stats: &'a mut Statistics,
     /// Notices that waves give meanwhile.
     pub(super) notices: &'a mut Vec<Notice>,
@@ -168,6 +176,7 @@ impl Workgroup {
             check: None,
             profile: None,
             hangs: false,
+            has_looked: false,
             in_flight: None,
         }
     }
@@ -258,7 +267,19 @@ impl Workgroup {
     /// Returns true if a wave has read, since the last call, memory that other workgroups may write.
     pub(super) fn take_looked(&mut self) -> bool {
         let waves = self.waves.iter_mut().take(self.count);
-        waves.fold(false, |looked, wave| looked | wave.take_looked())
+        let looked = waves.fold(false, |looked, wave| looked | wave.take_looked());
+        self.has_looked |= looked;
+        looked
+    }
+
+    /// Returns the quantum of its waves, and the instructions of a turn at most, among devices that share processors:
+    /// waves that look for writes of another device's waves get no further before those have run.
+    pub(super) fn shared_turn(&self) -> (u64, u64) {
+        if self.has_looked {
+            (LOOKING_QUANTUM, self.count as u64 * (LOOKING_QUANTUM + SWITCH_COST))
+        } else {
+            (SHARED_QUANTUM, u64::MAX)
+        }
     }
 
     /// Runs until the workgroup ends, fails, sleeps or has used up the budget.
@@ -359,7 +380,7 @@ impl Workgroup {
         let quantum = if turn.looks.steps {
             1
         } else {
-            turn.chance.as_deref_mut().map_or(WAVE_QUANTUM, Chance::quantum).min(*turn.budget)
+            turn.chance.as_deref_mut().map_or(turn.quantum, Chance::quantum).min(*turn.budget)
         };
         let probed = self.check.is_some() || self.profile.is_some();
         let looked = turn.looks.are_any() || wave.steps() || probed || turn.chance.is_some();

@@ -1,6 +1,7 @@
 //! Waiting of the device's threads for work.
 
 pub(crate) mod patience;
+pub(crate) mod processors;
 mod wake;
 
 /// The parts that `wake.rs` is made of; under a model, others stand in for them.

@@ -12,7 +12,6 @@ use belfry_abi::aql::{
 use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::gpuvm::{PAGE_SIZE, PTE_EXECUTABLE, PTE_READABLE, PTE_VALID, PTE_WRITEABLE};
 use belfry_abi::signal::{AMD_SIGNAL_KIND_USER, AmdSignal};
-use belfry_device::Activity;
 use belfry_device::chip::{CuMask, PteFormat, SqInterrupt, gfx1100};
 use belfry_device::cp::{AqlConfig, AqlQueue, CpEnv, CpInterrupts, QueueError};
 use belfry_device::memory::{Memory, Physical};
@@ -22,6 +21,7 @@ use belfry_device::shader::{ShaderConfig, ShaderEngine, WaveFailure};
 use belfry_device::time::{Clock, TimeSource};
 use belfry_device::tools::Tools;
 use belfry_device::vm::{AddressSpace, Fault, Root, RootKind};
+use belfry_device::{Activity, Processors};
 use belfry_isa::lanes::Backend;
 use belfry_isa::mem::Apertures;
 use belfry_isa::trap::TrapHandler;
@@ -158,6 +158,7 @@ impl Bench {
         let clock = Clock::new(&TimeSource::default());
         let config = ShaderConfig {
             workers,
+            processors: Processors::default(),
             topology: (gpu.topology)(),
             chip: gpu.generation,
             backend: Backend::detect(),

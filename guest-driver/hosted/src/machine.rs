@@ -45,10 +45,12 @@ impl HostedMachine {
     pub fn placed(configs: Vec<HostedConfig>) -> Result<Self, Error> {
         let links = configs.first().map_or_else(Links::default, |first| first.links);
         let hive = GpuConfig::hive_of(links, configs.iter().map(|config| &config.gpu));
+        let processors = configs.first().and_then(|first| first.gpu.processors.clone()).unwrap_or_default();
         let numbered = configs.into_iter().enumerate().map(|(number, config)| {
             let hive = hive.as_ref().and_then(|places| places.get(number).copied());
             let number = u8::try_from(number).unwrap_or(u8::MAX);
-            HostedConfig { gpu: GpuConfig { number, hive, ..config.gpu }, ..config }
+            let processors = Some(processors.clone());
+            HostedConfig { gpu: GpuConfig { number, hive, processors, ..config.gpu }, ..config }
         });
         Ok(Self { gpus: gpu::assemble(numbered.collect())? })
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use belfry_abi::pci::{DOORBELL_BAR_SIZE, MSIX_VECTORS};
 use belfry_bus::{Apertures, ECAM, Function, RootBus, Routes, Vectors};
-use belfry_device::{Gpu, GpuConfig, MsixTable, Resources, Stats};
+use belfry_device::{Gpu, GpuConfig, MsixTable, Processors, Resources, Stats};
 use belfry_snapshot::{SavedMachine, SavedVcpu};
 use belfry_virtio::saved::SavedVirtio;
 use belfry_virtio::{self as virtio, VirtioFunction};
@@ -173,10 +173,12 @@ impl Machine {
         let (mut gpus, mut watchers, mut part) = (Vec::new(), Vec::new(), None);
         let configs = std::mem::take(&mut config.gpus);
         let hive = GpuConfig::hive_of(config.links, &configs);
+        let processors = Processors::default();
         for (at, gpu) in configs.iter().enumerate() {
             let number = device_numbers::of_gpu(at, configs.len());
             let hive = hive.as_ref().and_then(|places| places.get(at).copied());
-            let gpu = GpuConfig { number: at as u8, hive, ..gpu.clone() };
+            let processors = Some(processors.clone());
+            let gpu = GpuConfig { number: at as u8, hive, processors, ..gpu.clone() };
             let slot = slot + at as u32 * Device::SLOTS;
             let device = Device::new((gpu, number), (mode, snapshot), (&vm, slot), &memory, &routes)?;
             functions.insert(number, Arc::new(device.function));

@@ -1,14 +1,23 @@
 //! Kernels on each GPU of a machine with several, over the runtime, the driver and the devices.
 
-use belfry_device::GpuConfig;
-use belfry_device::chip::{MODELS, gfx942, gfx1100};
+use std::num::NonZeroUsize;
+
+use belfry_device::chip::{MODELS, Model, gfx942, gfx1100, gfx1201};
+use belfry_device::{GpuConfig, Processors, Tier};
 use belfry_kfd_hosted::{HostedConfig, HostedMachine, Links};
 use belfry_runtime::{Gpu, Runtime};
 use belfry_runtime_hosted::HostedTransport;
 
 static VECADD_GFX942: &[u8] = include_bytes!("../../../guest-runtime/kernels/vecadd.gfx942.hsaco");
 static VECADD_GFX1100: &[u8] = include_bytes!("../../../guest-runtime/kernels/vecadd.gfx1100.hsaco");
+static PEERS: [(&Model, &[u8]); 3] = [
+    (&gfx1100::MODEL, include_bytes!("../../../guest-runtime/kernels/peers.gfx1100.hsaco")),
+    (&gfx1201::MODEL, include_bytes!("../../../guest-runtime/kernels/peers.gfx1201.hsaco")),
+    (&gfx942::MODEL, include_bytes!("../../../guest-runtime/kernels/peers.gfx942.hsaco")),
+];
 const COUNT: usize = 20_000;
+/// Rounds in which kernels of two GPUs answer each other.
+const ROUNDS: u32 = 200;
 
 /// Adds two vectors on one agent.
 fn add(gpu: &Gpu, code: &[u8], factor: f32) {
@@ -72,4 +81,44 @@ fn example_of_peers_runs_over_each_kind_of_link_and_on_different_chips() {
     assert!(format!("{without:#}").contains("MAP_MEMORY_TO_GPU failed: Invalid argument"), "{without:?}");
     let alone = of(&[&gfx1100::MODEL], Links::Pcie).unwrap_err();
     assert!(format!("{alone:#}").contains("--gpus 2"), "{alone:?}");
+}
+
+/// Runs a kernel on each of two GPUs that answer each other: in turns each waits for a store of the other one to its memory. Returns the
+/// instructions of both.
+fn answer(gpu: GpuConfig, code: &[u8]) -> u64 {
+    let gpu = GpuConfig { cus: 4, vram_size: 64 << 20, ..gpu };
+    let machine = HostedMachine::new(vec![gpu.clone().into(), gpu.into()]).unwrap();
+    let runtime = Runtime::with_transport(HostedTransport::open(&machine.gpus()[0]).unwrap()).unwrap();
+    let gpus = runtime.gpus();
+    let words = [0, 1].map(|at: usize| gpus[at].vram_for(gpus).buffer_from(&[0u32]).unwrap());
+    let queues = [0, 1].map(|at: usize| gpus[at].queue().unwrap());
+    let running = [0, 1].map(|at: usize| {
+        let kernel = gpus[at].load(code).unwrap().kernel("answer").unwrap();
+        let args = (&words[at], &words[1 - at], at as u32, ROUNDS);
+        kernel.launch(&queues[at]).grid(1).block(1).args(args).submit().unwrap()
+    });
+    running.into_iter().for_each(|completion| completion.wait().unwrap());
+    assert_eq!(words.map(|word| word.to_vec()), [[2 * ROUNDS], [2 * ROUNDS]]);
+    machine.gpus().iter().map(|gpu| gpu.device().stats().wave_instructions).sum()
+}
+
+#[test]
+fn kernels_that_wait_for_each_other_give_way_where_processors_are_few() {
+    // A turn that does not end when its wave looks in vain takes ten thousand, and turns in a row many times that.
+    let most = u64::from(2 * ROUNDS) * 2500;
+    for (chip, code) in PEERS {
+        for (tier, workers) in [(Tier::Zero, 1), (Tier::Zero, 2), (Tier::One, 1), (Tier::One, 2)] {
+            let of = |processors| GpuConfig {
+                chip,
+                tier,
+                workers,
+                processors: NonZeroUsize::new(processors).map(Processors::new),
+                ..GpuConfig::default()
+            };
+            let instructions = answer(of(1), code);
+            assert!(instructions < most, "{chip}, {tier:?}, {workers} workers: {instructions}");
+            // They wait for each other at the same time there, for as long as it takes.
+            answer(of(2), code);
+        }
+    }
 }

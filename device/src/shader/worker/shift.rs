@@ -13,7 +13,7 @@ use crate::shader::dispatch::{Dispatch, Runner};
 use crate::shader::engine::{Shared, Work};
 use crate::shader::failure::WaveFailure;
 use crate::shader::queue::{Seat, ShaderQueue};
-use crate::shader::workgroup::{ByHand, Looks, Outcome, Turn, Workgroup};
+use crate::shader::workgroup::{ByHand, Looks, Outcome, Turn, WAVE_QUANTUM, Workgroup};
 use crate::spent::{self, Part};
 use crate::stops::Armed;
 use crate::vm::{AddressSpace, Slice};
@@ -95,6 +95,7 @@ impl<'a> Shift<'a> {
         let armed = shared.tools.armed().filter(|_| by_hand.is_none());
         let seen = watched || shared.wants_waves || armed.is_some() || dispatch.probes().are_any();
         worker.series.forget();
+        worker.looked = false;
         Self {
             misses: context.tlb.misses(),
             context,
@@ -216,7 +217,8 @@ impl<'a> Shift<'a> {
             return;
         }
         let shared = self.shared;
-        if self.aftermath.notices.is_empty() && shared.is_alone() && !shared.tools.is_halted() {
+        let wanted = shared.tools.is_halted() || !shared.is_alone() || shared.processors.are_wanted();
+        if self.aftermath.notices.is_empty() && !wanted {
             (self.budget, self.more_turns) = (TURN_BUDGET, TURNS_IN_A_ROW);
             self.count_and_yield();
         }
@@ -239,6 +241,12 @@ impl<'a> Shift<'a> {
         let (ticks, golden) = (|| dispatch.ticks(), || shared.clock.ticks());
         let clock: &dyn Fn() -> u64 = if self.chance.is_some() { &ticks } else { &golden };
         let armed = self.armed.as_deref();
+        let mut quantum = WAVE_QUANTUM;
+        if shared.processors.has_others() && self.chance.is_none() {
+            let most;
+            (quantum, most) = workgroup.shared_turn();
+            self.budget = self.budget.min(most);
+        }
         // By value: waves that take turns ask often, and a borrow would be one more load.
         let stopping = move || queue.should_yield() || armed.is_some_and(Armed::is_halted);
         let mut turn = Turn {
@@ -260,6 +268,7 @@ impl<'a> Shift<'a> {
             gives_up: false,
             chance: self.chance.as_mut(),
             budget: &mut self.budget,
+            quantum,
             stats: &mut self.worker.stats,
             notices: &mut self.aftermath.notices,
             stopping: &stopping,
@@ -300,8 +309,10 @@ impl<'a> Shift<'a> {
         self.worker.asleep = if asleep { self.worker.asleep.saturating_add(1) } else { 0 };
         // A workgroup that waits for another one must let it run, and notices are not to wait.
         let notices = !self.aftermath.notices.is_empty();
-        let waits = asleep | workgroup.take_looked() | notices | self.by_hand.is_some();
-        let wanted = self.stops() || shared.tools.is_halted() || !shared.is_alone();
+        self.worker.looked = workgroup.take_looked();
+        let waits = asleep | self.worker.looked | notices | self.by_hand.is_some();
+        let wanted =
+            self.stops() || shared.tools.is_halted() || !shared.is_alone() || shared.processors.are_wanted();
         let ends = waits || self.more_turns == 0 || wanted;
         if ends || self.more_turns <= TURNS_IN_A_ROW - SHORT_TURNS {
             give_back(shared, self.dispatch, std::mem::take(&mut self.share));

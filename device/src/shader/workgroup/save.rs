@@ -84,6 +84,7 @@ impl Workgroup {
             check: None,
             profile: None,
             hangs: false,
+            has_looked: false,
             in_flight: None,
         }))
     }

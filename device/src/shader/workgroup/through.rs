@@ -59,6 +59,8 @@ impl Claimed<'_> {
 struct Walk<'a, 'b> {
     claimed: &'a mut Claimed<'b>,
     stopping: &'a dyn Fn() -> bool,
+    /// Quantum of each wave.
+    quantum: u64,
     /// The workgroup, and the number of its wave that runs.
     id: [u32; 3],
     number: usize,
@@ -109,7 +111,7 @@ impl Next for Walk<'_, '_> {
             return None;
         }
         self.claimed.start(wave, (&[x, y, z], self.number), touched);
-        Some(WAVE_QUANTUM.min(budget))
+        Some(self.quantum.min(budget))
     }
 
     fn follow(&mut self) -> Option<Following<'_>> {
@@ -124,7 +126,7 @@ impl Next for Walk<'_, '_> {
             workgroup_floor: usual.max(1),
             wave_cost: FOLLOW_COST,
             workgroup_cost,
-            quantum: WAVE_QUANTUM,
+            quantum: self.quantum,
             ..following
         })
     }
@@ -192,6 +194,7 @@ impl Workgroup {
         let mut walk = Walk {
             claimed,
             stopping: turn.stopping,
+            quantum: turn.quantum,
             id,
             number: 0,
             budget: *turn.budget,
@@ -200,7 +203,7 @@ impl Workgroup {
             was_stopped: false,
             instructions: 0,
         };
-        let quantum = WAVE_QUANTUM.min(*turn.budget);
+        let quantum = turn.quantum.min(*turn.budget);
         let stop = exec::run_many(wave, &mut env, quantum, &mut walk);
         let Walk { id, number, begun_with, was_stopped, budget, instructions, .. } = walk;
         *turn.budget = budget;

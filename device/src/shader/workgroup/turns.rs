@@ -6,7 +6,7 @@
 use belfry_isa::exec::{self, Env, Go, Lds, Stopped, TurnEnd, Turns};
 use belfry_isa::wave::Wave;
 
-use super::{Outcome, SWITCH_COST, State, Turn, WAVE_QUANTUM, Workgroup};
+use super::{Outcome, SWITCH_COST, State, Turn, Workgroup};
 use crate::shader::failure::WaveFailure;
 
 /// Answer that the next wave needs the loop that knows every state.
@@ -44,7 +44,7 @@ impl Workgroup {
             return Ok(Some(outcome));
         }
         let all = first == 0 && all_go_on(states);
-        let first = Go { wave: first, budget: WAVE_QUANTUM.min(*turn.budget), all, more: u64::MAX };
+        let first = Go { wave: first, budget: turn.quantum.min(*turn.budget), all, more: u64::MAX };
         let mut outcome = None;
         let mut env = Env {
             mmu: turn.mmu,
@@ -83,7 +83,7 @@ impl Workgroup {
                 return None;
             }
             let all = chosen == 0 && all_go_on(states);
-            Some(Go { wave: chosen, budget: WAVE_QUANTUM.min(*turn.budget), all, more: u64::MAX })
+            Some(Go { wave: chosen, budget: turn.quantum.min(*turn.budget), all, more: u64::MAX })
         });
         if let Some(Stopped { opened, waiting, at, stop, executed }) = stopped {
             come(states, next, at, waiting);
