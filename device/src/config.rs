@@ -239,15 +239,35 @@ impl GpuConfig {
         self.explorer.is_none() && self.sanitizer.as_ref().is_some_and(checks)
     }
 
-    /// Returns the places of the devices of one machine in a hive, which they are by [`Links::Xgmi`] if all of their chips have it; `None`
-    /// for one device.
+    /// Numbers the devices of one machine, and joins them to hives: those that their configurations name, or, if none does and `links` are
+    /// [`Links::Xgmi`], all devices of the first chip with XGMI, where it has several. All share the processors of the first one's
+    /// configuration, or those of the host.
     #[must_use]
-    pub fn hive_of<'a>(links: Links, devices: impl IntoIterator<Item = &'a Self>) -> Option<Vec<Hive>> {
-        if links != Links::Xgmi {
-            return None;
+    pub fn of_machine(links: Links, devices: impl IntoIterator<Item = Self>) -> Vec<Self> {
+        let mut shared = None;
+        let numbered = devices.into_iter().enumerate().map(|(number, device)| {
+            let processors = shared.get_or_insert_with(|| device.processors.clone().unwrap_or_default());
+            let processors = Some(processors.clone());
+            // More than there can be are refused when they are made.
+            Self { number: u8::try_from(number).unwrap_or(u8::MAX), processors, ..device }
+        });
+        let mut devices: Vec<Self> = numbered.collect();
+        let first = devices.iter().map(|device| device.chip).find(|chip| chip.has_xgmi);
+        if links != Links::Xgmi || devices.iter().any(|device| device.hive.is_some()) {
+            return devices;
         }
-        let vram = devices.into_iter().map(|device| device.chip.has_xgmi.then_some(device.vram_size));
-        Hive::places(&vram.collect::<Option<Vec<_>>>()?)
+        let is_member = |device: &Self| Some(device.chip) == first;
+        let members: Vec<_> = devices.iter().filter(|device| is_member(device)).map(Self::member).collect();
+        let places = Hive::places(0, &members).unwrap_or_default();
+        for (device, place) in devices.iter_mut().filter(|device| is_member(device)).zip(places) {
+            device.hive = Some(place);
+        }
+        devices
+    }
+
+    /// Returns its number, and the bytes of its VRAM, for [`Hive::places`].
+    fn member(&self) -> (u8, u64) {
+        (self.number, self.vram_size)
     }
 
     /// Checks every value against its range.

@@ -10,6 +10,7 @@ mod faults;
 mod gpus;
 mod image;
 mod inspect;
+mod links;
 mod pages;
 mod profile;
 mod record;
@@ -51,7 +52,7 @@ use device::DeviceArgs;
 use exec::ExecArgs;
 use explore::ScheduleArgs;
 use faults::FaultFlags;
-use gpus::GpusArgs;
+use gpus::{GpusArgs, check_guest};
 use image::{ImageArgs, image};
 use inspect::{InspectArgs, InspectFlags, inspect};
 use profile::{HostTime, HostTimeArgs, ProfileArgs, Profiling};
@@ -173,8 +174,13 @@ impl GpuArgs {
         Ok(())
     }
 
-    fn config(&self) -> anyhow::Result<GpuConfig> {
-        let mut config = self.device.config()?;
+    /// Returns the configuration of a device of a kind, with the tools that are asked for.
+    ///
+    /// # Errors
+    ///
+    /// As [`DeviceArgs::of_kind`]; plans and symbols that cannot be read.
+    fn config(&self, kind: GpuConfig) -> anyhow::Result<GpuConfig> {
+        let mut config = self.device.of_kind(kind)?;
         config.faults = self.faults.plan()?;
         if let Some(path) = &self.trace_isa {
             config.trace =
@@ -374,7 +380,9 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
     let image = args.image.clone().filter(|_| system.is_none());
     let root = image.map(Root::Named).or(args.root.clone().map(Root::Path));
     let words: Vec<OsString> = args.program.iter().map(OsString::from).collect();
-    let mut suite = match Asked::new(Place::Guest { gpus: args.gpus.gpus }, root.as_ref(), &words)? {
+    let kinds = args.gpu.device.kinds(args.gpus.usual_chip())?;
+    let gpus = u8::try_from(args.gpus.count(&kinds)?).unwrap_or(u8::MAX);
+    let mut suite = match Asked::new(Place::Guest { gpus }, root.as_ref(), &words)? {
         Asked::Program => None,
         Asked::Printed => return Ok(0),
         Asked::Suite(suite) => Some(suite),
@@ -382,9 +390,12 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
     };
     args.gpu.check_symbols(&args.inspect, args.profile.is_asked_for() || args.sanitize.is_asked_for())?;
     args.gpu.symbols.extend(launched(&args.program));
-    let mut gpu = args.gpu.config()?;
+    let mut gpu = args.gpu.config(kinds.first().clone())?;
     // Before any file is made.
-    args.gpus.machine(gpu.clone(), &alone(&args, &gpu))?;
+    let board = args.gpus.machine(&gpu, &kinds, &alone(&args, &gpu))?;
+    if args.mode != Mode::Hosted {
+        check_guest(&board)?;
+    }
     let recording = args.trace.start()?;
     if let Some(recording) = &recording {
         gpu.trace = Some(recording.sink());
@@ -405,9 +416,9 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
     let recorded = args.record.start()?;
     gpu.record = recorded.as_ref().map(Recorded::recording);
     if let Some(suite) = &mut suite {
-        suite.set_chip(gpu.chip);
+        suite.set_chip(kinds.only_chip("a suite")?);
     }
-    let gpus = args.gpus.machine(gpu, &[])?;
+    let gpus = args.gpus.machine(&gpu, &kinds, &[])?;
     let inspect = args.inspect.options(&args.gpu.symbols);
     let warm = args.snapshot.warm;
     let (snapshot, from) = args.snapshot.options()?;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use belfry_device::explore::Hang;
 use belfry_device::faults::FaultReport;
 use belfry_device::{Gpu, Stats};
-use belfry_kfd_hosted::{HostedConfig, HostedMachine};
+use belfry_kfd_hosted::{HostedConfig, HostedMachine, Numa, Place};
 use belfry_runtime::Runtime;
 use belfry_runtime_hosted::HostedTransport;
 
@@ -91,8 +91,13 @@ pub fn run(
     let started = Instant::now();
     let (config, mut watched) = (&gpus.first, gpus.clone());
     let watch = Watch::over(&mut watched.first, around.snapshot);
-    let links = gpus.links;
-    let configs = watched.all().into_iter().map(|gpu| HostedConfig { links, ..gpu.into() });
+    let (links, board) = (gpus.links, &gpus.board);
+    let numa = Numa { nodes: board.numa_nodes, distance: board.numa_distance };
+    let configs = watched.all().into_iter().enumerate().map(|(number, gpu)| {
+        let config = HostedConfig { links, numa, ..gpu.into() };
+        let place = Place { numa_node: board.numa_node(number), ..config.place };
+        HostedConfig { place, ..config }
+    });
     let machine = HostedMachine::new(configs.collect())?;
     let gpu = Arc::clone(machine.first());
     let device = started.elapsed();

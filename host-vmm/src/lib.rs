@@ -12,6 +12,7 @@
 )]
 
 pub mod bench;
+pub mod board;
 pub mod cli;
 pub mod doctor;
 pub mod doorbell;

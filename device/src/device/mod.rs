@@ -244,6 +244,22 @@ impl Gpu {
         Ok(())
     }
 
+    /// Gives each GPU of a machine the way to the VRAM of the others of its hive, and to nothing else of them.
+    ///
+    /// # Errors
+    ///
+    /// A number that no device of a fabric has.
+    pub fn connect_hives(gpus: &[&Self]) -> Result<(), NoSuchPeer> {
+        for (own, gpu) in gpus.iter().enumerate() {
+            let Some(hive) = gpu.memory.hive() else { continue };
+            for &number in hive.members().iter().filter(|&&number| usize::from(number) != own) {
+                let Some(other) = gpus.get(usize::from(number)) else { return Err(NoSuchPeer(number)) };
+                gpu.set_peer(number, Some(Peer::from(other.memory.vram())))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Tells the device that the guest's memory map was replaced; returns when nothing uses the old one.
     ///
     /// Until then the device keeps the old map, and with it regions that own their mapping: a host may forget

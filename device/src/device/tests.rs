@@ -67,7 +67,7 @@ fn write_across(gpus: &[Arc<Gpu>], value: u64) {
 
 #[test]
 fn hive_goes_on_from_snapshots_of_its_devices() {
-    let places = Hive::places(&[VRAM; 2]).expect("two devices");
+    let places = Hive::places(0, &[(0, VRAM), (1, VRAM)]).expect("two devices");
     let config = |number: u8| {
         let hive = Some(places[usize::from(number)]);
         let time = TimeSource::manual();

@@ -24,6 +24,8 @@ pub struct Block {
 /// Place of a GPU in a hive, whose VRAM is one range of addresses (`struct amdgpu_xgmi`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hive {
+    /// Number of the hive among those of the machine; 0 where nothing tells them apart.
+    pub id: u32,
     /// Its number: which segment of the range is its own.
     pub node: u32,
     /// GPUs of the hive.
@@ -32,10 +34,16 @@ pub struct Hive {
     pub segment: u64,
 }
 
-/// Name of the hive of GPUs without a PSP that names one (`amdgpu_xgmi_add_device`).
+/// Name of the hive of GPUs without a PSP that names one (`amdgpu_xgmi_add_device`). Further hives have the names that follow.
 pub const HIVE_ID: u64 = 16;
 
 impl Hive {
+    /// Returns the name of the hive.
+    #[must_use]
+    pub fn name(&self) -> u64 {
+        HIVE_ID + u64::from(self.id)
+    }
+
     /// Returns the address of the first byte of its VRAM in the range (`vram_base_offset`).
     #[must_use]
     pub fn base(&self) -> u64 {

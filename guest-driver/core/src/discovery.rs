@@ -147,10 +147,13 @@ fn hive<O: Os>(hw: &Hw<O>, vram_size: u64) -> Result<Option<Hive>> {
         return Ok(None);
     }
     let (cntl, size) = (hw.read::<GCMC_VM_XGMI_LFB_CNTL>(), hw.read::<GCMC_VM_XGMI_LFB_SIZE>());
-    place(cntl, size, vram_size).inspect_err(|_| {
+    let found = place(cntl, size, vram_size).inspect_err(|_| {
         let (cntl, size) = (cntl.bits(), size.bits());
         log!(hw, Error, "MC_VM_XGMI_LFB_CNTL {cntl:#x}, MC_VM_XGMI_LFB_SIZE {size:#x}: no place in a hive");
-    })
+    })?;
+    // No register tells hives apart.
+    let id = hw.function().device_info().hive;
+    Ok(found.map(|hive| Hive { id, ..hive }))
 }
 
 /// Returns the place in a hive that the registers name (`gfxhub_v1_2_get_xgmi_info`).
@@ -169,7 +172,7 @@ fn place(cntl: GCMC_VM_XGMI_LFB_CNTL, size: GCMC_VM_XGMI_LFB_SIZE, vram_size: u6
     if nodes > MOST || node >= nodes || segment < vram_size {
         return Err(Errno::EINVAL);
     }
-    Ok(Some(Hive { node, nodes, segment }))
+    Ok(Some(Hive { id: 0, node, nodes, segment }))
 }
 
 /// Reads the table at the top of VRAM: the blocks, and the graphics core's shape into `config`.

@@ -61,15 +61,19 @@ impl<O: Os> Hw<O> {
         self.hive = hive;
     }
 
-    /// Returns whether the device is one of a hive.
-    pub(crate) fn is_in_hive(&self) -> bool {
-        self.hive.is_some()
+    /// Returns the place of the device in a hive, if it is in one.
+    pub(crate) fn hive(&self) -> Option<Hive> {
+        self.hive
+    }
+
+    /// Returns whether another device is one of the same hive.
+    pub(crate) fn shares_hive(&self, other: &Self) -> bool {
+        matches!((self.hive, other.hive), (Some(own), Some(there)) if own.id == there.id)
     }
 
     /// Returns whether this device reaches the VRAM of another one, or its own (`kfd_mem_attach`).
     pub(crate) fn reaches_vram_of(&self, owner: &Self) -> bool {
-        let in_hive = self.is_in_hive() && owner.is_in_hive();
-        core::ptr::eq(self, owner) || in_hive || self.os().has_peers()
+        core::ptr::eq(self, owner) || self.shares_hive(owner) || self.os().has_peers()
     }
 
     /// Returns the address of the first byte of VRAM, as entries of page tables name it: not 0 in a hive (`vram_base_offset`).

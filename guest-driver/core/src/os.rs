@@ -78,6 +78,30 @@ pub struct CpuInfo {
     pub memory_bytes: u64,
 }
 
+/// Memory nodes of the machine, among which its processors and its memory are shared out evenly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numa {
+    /// Nodes, at least 1.
+    pub nodes: u32,
+    /// Distance from a node to each other one (`node_distance`); that to itself is 10.
+    pub distance: u32,
+}
+
+impl Default for Numa {
+    fn default() -> Self {
+        Self { nodes: 1, distance: 10 }
+    }
+}
+
+impl Numa {
+    /// Returns the share of a node in `whole`: the first ones have what is over.
+    #[must_use]
+    pub fn share(self, whole: u64, node: u32) -> u64 {
+        let nodes = u64::from(self.nodes.max(1));
+        whole / nodes + u64::from(u64::from(node) < whole % nodes)
+    }
+}
+
 /// The file of the render node a process acquired its GPU address space with; dropping it gives the file back.
 pub trait DrmFile: Send + Sync {
     /// Returns an identity that equals that of another `DrmFile` exactly when both are the same open file.
@@ -420,6 +444,11 @@ pub trait Os: Send + Sync + Sized + 'static {
 
     /// Returns what is known about processors and memory.
     fn cpu_info(&self) -> CpuInfo;
+
+    /// Returns the memory nodes of the machine.
+    fn numa(&self) -> Numa {
+        Numa::default()
+    }
 
     /// Takes note of something for a timeline; `pasid` is that of the process. It is called under locks, and must not wait.
     fn trace(&self, pasid: u16, event: DriverEvent) {

@@ -1,7 +1,7 @@
 //! Topology: the text files programs learn the machine from (`kfd_topology.c`, `kfd_crat.c`).
 //!
-//! The processors are node 0, those of the GPUs follow in the order in which the GPUs came: one of each, or one for each partition. The
-//! tree below `topology` is `generation_id`, `system_properties`, and per node `gpu_id`, `name`, `properties`,
+//! The processors are node 0, or a node for each memory node that they are at. Those of the GPUs follow in the order in which the GPUs came:
+//! one of each, or one for each partition. The tree below `topology` is `generation_id`, `system_properties`, and per node `gpu_id`, `name`, `properties`,
 //! `mem_banks/0/properties`, `caches/N/properties`, `io_links/N/properties` and `p2p_links/N/properties` ([`links`]).
 
 mod links;
@@ -22,12 +22,11 @@ use belfry_abi::kfd::topology::{
 };
 
 use crate::asic::Cache;
-use crate::config::HIVE_ID;
 use crate::device::Device;
 use crate::errno::{Errno, Result};
 use crate::ip_tree;
 use crate::node::{Node, Nodes};
-use crate::os::{CpuInfo, Function as _, Os};
+use crate::os::{CpuInfo, Function as _, Numa, Os, PAGE_SIZE};
 use crate::proc_files;
 use crate::processes::Processes;
 use crate::request::WATCHES;
@@ -51,7 +50,8 @@ impl<O: Os> Copy for Entry<'_, O> {}
 
 /// One of the topology's nodes.
 enum Place<'a, O: Os> {
-    Processors,
+    /// The processors at the memory node of this number.
+    Processors(u32),
     Gpu(Entry<'a, O>),
 }
 
@@ -67,6 +67,7 @@ impl<O: Os> Copy for Place<'_, O> {}
 struct Machine<O: Os> {
     devices: Vec<(Arc<Device<O>>, Arc<Nodes>)>,
     cpu: CpuInfo,
+    numa: Numa,
 }
 
 impl<O: Os> Machine<O> {
@@ -77,12 +78,13 @@ impl<O: Os> Machine<O> {
     /// `ENODEV` without a device.
     fn new(processes: &Processes<O>) -> Result<Self> {
         let devices = processes.devices();
-        let cpu = devices.first().ok_or(Errno::ENODEV)?.hw.os().cpu_info();
+        let os = devices.first().ok_or(Errno::ENODEV)?.hw.os();
+        let (cpu, numa) = (os.cpu_info(), os.numa());
         let with_nodes = devices.into_iter().map(|device| {
             let nodes = device.nodes();
             (device, nodes)
         });
-        Ok(Self { devices: with_nodes.collect(), cpu })
+        Ok(Self { devices: with_nodes.collect(), cpu, numa })
     }
 
     /// Nodes of all GPUs.
@@ -92,15 +94,21 @@ impl<O: Os> Machine<O> {
             .flat_map(|(device, nodes)| nodes.iter().map(move |node| Entry { device, nodes, node }))
     }
 
+    /// Nodes of all GPUs, with their numbers.
+    fn numbered(&self) -> impl Iterator<Item = (u32, Entry<'_, O>)> {
+        (self.numa.nodes..).zip(self.gpus())
+    }
+
+    /// Number of nodes.
     fn count(&self) -> u32 {
-        self.devices.iter().map(|(_, nodes)| nodes.count()).sum()
+        self.numa.nodes + self.devices.iter().map(|(_, nodes)| nodes.count()).sum::<u32>()
     }
 
     /// The node with this number in a path, and the number.
     fn place(&self, number: &str) -> Result<(Place<'_, O>, u32)> {
         let number: u32 = number.parse().map_err(|_| Errno::ENOENT)?;
-        let place = match number.checked_sub(1) {
-            None => Place::Processors,
+        let place = match number.checked_sub(self.numa.nodes) {
+            None => Place::Processors(number),
             Some(number) => Place::Gpu(self.gpus().nth(number as usize).ok_or(Errno::ENOENT)?),
         };
         Ok((place, number))
@@ -159,7 +167,7 @@ pub(crate) fn read<O: Os>(processes: &Processes<O>, path: &str) -> Result<String
         (Some("generation_id"), None, ..) => format!("{}\n", processes.generation()),
         (Some("system_properties"), None, ..) => system_properties(),
         (Some("nodes"), Some(node), Some(file), None, ..) => match machine.place(node)? {
-            (Place::Processors, _) => cpu_file(&machine, file)?,
+            (Place::Processors(numa_node), _) => cpu_file(&machine, numa_node, file)?,
             (Place::Gpu(entry), number) => gpu_file(&machine, (entry, number), file)?,
         },
         (Some("nodes"), Some(node), Some(list), Some(item), Some("properties"), None) => {
@@ -181,7 +189,7 @@ pub(crate) fn list<O: Os>(processes: &Processes<O>, path: &str) -> Result<Vec<St
     let mut parts = path.split('/').filter(|part| !part.is_empty());
     match (parts.next(), parts.next(), parts.next(), parts.next(), parts.next()) {
         (None, ..) => Ok(strings(&["generation_id", "system_properties", "nodes/"])),
-        (Some("nodes"), None, ..) => Ok((0..=machine.count()).map(|node| format!("{node}/")).collect()),
+        (Some("nodes"), None, ..) => Ok((0..machine.count()).map(|node| format!("{node}/")).collect()),
         (Some("nodes"), Some(node), None, ..) => machine.place(node).map(|_| {
             let lists = ["mem_banks/", "caches/", "io_links/", "p2p_links/"];
             [strings(&["gpu_id", "name", "properties"]), strings(&lists)].concat()
@@ -208,7 +216,7 @@ fn items<O: Os>(machine: &Machine<O>, place: (Place<'_, O>, u32), list: &str) ->
         ("io_links", _) => Ok(io_links(machine, place).len()),
         ("p2p_links", _) => Ok(p2p_links(machine, place).len()),
         ("caches", Place::Gpu(entry)) => Ok(caches(entry.device, entry.node).len()),
-        ("caches", Place::Processors) => Ok(0),
+        ("caches", Place::Processors(_)) => Ok(0),
         _ => Err(Errno::ENOENT),
     }
 }
@@ -220,16 +228,19 @@ fn system_properties() -> String {
     lines.0
 }
 
-fn cpu_file<O: Os>(machine: &Machine<O>, file: &str) -> Result<String> {
+fn cpu_file<O: Os>(machine: &Machine<O>, numa_node: u32, file: &str) -> Result<String> {
     let cpu = &machine.cpu;
     match file {
         "gpu_id" => Ok("0\n".to_string()),
         "name" => Ok("\n".to_string()),
         "properties" => {
             let mut lines = Lines::new();
-            lines.line("cpu_cores_count", cpu.cores).line("simd_count", 0).line("mem_banks_count", 1);
-            lines.line("caches_count", 0).line("io_links_count", machine.count()).line("p2p_links_count", 0);
-            lines.line("cpu_core_id_base", 0).line("simd_id_base", 0);
+            let place = (Place::Processors(numa_node), numa_node);
+            let share = |node| machine.numa.share(cpu.cores.into(), node);
+            lines.line("cpu_cores_count", share(numa_node)).line("simd_count", 0).line("mem_banks_count", 1);
+            lines.line("caches_count", 0).line("io_links_count", io_links(machine, place).len());
+            lines.line("p2p_links_count", p2p_links(machine, place).len());
+            lines.line("cpu_core_id_base", (0..numa_node).map(share).sum::<u64>()).line("simd_id_base", 0);
             for key in [
                 "max_waves_per_simd",
                 "lds_size_in_kb",
@@ -312,10 +323,10 @@ fn gpu_properties<O: Os>(machine: &Machine<O>, (entry, number): (Entry<'_, O>, u
     lines.line("vendor_id", info.vendor_id).line("device_id", info.device_id);
     lines.line("location_id", nodes.location_id(node, &info)).line("domain", info.domain);
     // Partitions are a hive, which has its name from the function (`kgd2kfd_device_init`).
-    let hive = match () {
-        () if device.hw.is_in_hive() => HIVE_ID,
-        () if nodes.count() > 1 => info.location_id.into(),
-        () => 0,
+    let hive = match device.hw.hive() {
+        Some(hive) => hive.name(),
+        None if nodes.count() > 1 => info.location_id.into(),
+        None => 0,
     };
     lines.line("drm_render_minor", info.minor_of(node.number)).line("hive_id", hive);
     lines
@@ -355,9 +366,9 @@ fn properties_of<O: Os>(
             lines.line("flags", 0).line("width", product.memory_width);
             lines.line("mem_clk_max", product.max_memory_clock);
         }
-        ("mem_banks", Place::Processors) => {
-            lines.line("heap_type", HSA_MEM_HEAP_TYPE_SYSTEM);
-            lines.line("size_in_bytes", machine.cpu.memory_bytes);
+        ("mem_banks", Place::Processors(numa_node)) => {
+            let share = machine.numa.share(machine.cpu.memory_bytes / PAGE_SIZE, numa_node) * PAGE_SIZE;
+            lines.line("heap_type", HSA_MEM_HEAP_TYPE_SYSTEM).line("size_in_bytes", share);
             lines.line("flags", 0).line("width", 0).line("mem_clk_max", 0);
         }
         ("io_links" | "p2p_links", _) => {

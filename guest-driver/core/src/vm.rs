@@ -238,7 +238,7 @@ impl<O: Os> Vm<O> {
     /// (`amdgpu_vram_mgr_alloc_sgt`).
     pub(crate) fn place_of(&self, owner: &Hw<O>, offset: u64) -> (u64, bool) {
         let own = self.root.memory.hw();
-        if core::ptr::eq(own, owner) || own.is_in_hive() && owner.is_in_hive() {
+        if core::ptr::eq(own, owner) || own.shares_hive(owner) {
             return (owner.vram_base() + offset, false);
         }
         (owner.function().own_bus_address(OwnPlace::Vram(offset)), true)

@@ -82,6 +82,8 @@ impl Function for HostedFunction {
             location_id: self.place.location_id,
             render_minor: self.place.render_minor,
             partition_minors: self.place.partition_minors(self.gpu.config()),
+            numa_node: self.place.numa_node,
+            hive: self.gpu.config().hive.map_or(0, |hive| hive.id.into()),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use belfry_device::GpuConfig;
 use belfry_device::memory::Links;
-use belfry_kfd_core::os::MAX_PARTITIONS;
+use belfry_kfd_core::os::{MAX_PARTITIONS, Numa};
 
 /// Bytes of system memory the driver may hand out unless told otherwise; pages exist once touched.
 const SYSTEM_MEMORY: usize = 8 << 30;
@@ -19,6 +19,8 @@ pub struct Place {
     pub location_id: u32,
     /// Minor number of the render node.
     pub render_minor: u32,
+    /// Memory node that it is at.
+    pub numa_node: u32,
 }
 
 impl Place {
@@ -35,7 +37,7 @@ impl Place {
 
 impl Default for Place {
     fn default() -> Self {
-        Self { domain: 0, location_id: 1 << 8, render_minor: 128 }
+        Self { domain: 0, location_id: 1 << 8, render_minor: 128, numa_node: 0 }
     }
 }
 
@@ -70,6 +72,8 @@ pub struct HostedConfig {
     pub place: Place,
     /// Links to the other GPUs of its machine; those of the first configuration count.
     pub links: Links,
+    /// Memory nodes of its machine; those of the first configuration count.
+    pub numa: Numa,
     /// Part of the process's memory that it reaches.
     pub reach: Reach,
     /// Observer of pins.
@@ -85,6 +89,7 @@ impl std::fmt::Debug for HostedConfig {
             .field("system_memory", &self.system_memory)
             .field("place", &self.place)
             .field("links", &self.links)
+            .field("numa", &self.numa)
             .field("reach", &self.reach)
             .finish_non_exhaustive()
     }
@@ -97,6 +102,7 @@ impl From<GpuConfig> for HostedConfig {
             system_memory: SYSTEM_MEMORY,
             place: Place::default(),
             links: Links::default(),
+            numa: Numa::default(),
             reach: Reach::default(),
             pins: None,
             pid: std::process::id(),

@@ -27,7 +27,7 @@ use std::io;
 use std::os::fd::{AsRawFd as _, IntoRawFd as _};
 use std::sync::Arc;
 
-use belfry_kfd_core::os::{Backing, BoPage, DmaBuf, PAGE_SIZE, SharedMetadata, SystemPages as _};
+use belfry_kfd_core::os::{AllocFlags, Backing, BoPage, DmaBuf, PAGE_SIZE, SharedMetadata, SystemPages as _};
 use belfry_kfd_core::{Errno, Result};
 use belfry_lock::{Mutex, rank};
 
@@ -107,6 +107,21 @@ impl Export {
     }
 }
 
+/// GPUs of the machine, by their numbers, whose VRAM a GPU reaches.
+#[derive(Clone, Debug)]
+pub(crate) struct Reached {
+    /// Number of the GPU itself.
+    pub(crate) own: u8,
+    /// The others; `None` for all of them.
+    pub(crate) others: Option<Vec<u8>>,
+}
+
+impl Reached {
+    fn has(&self, gpu: u8) -> bool {
+        gpu == self.own || self.others.as_ref().is_none_or(|others| others.contains(&gpu))
+    }
+}
+
 /// Memory of this GPU that is shared.
 pub(crate) struct Exports {
     keeper: Arc<Keeper>,
@@ -115,6 +130,7 @@ pub(crate) struct Exports {
     bars: Arc<Bars>,
     arena: Arc<Arena>,
     pins: Arc<Pins>,
+    reached: Reached,
     /// By the places of the records in the file.
     table: Mutex<BTreeMap<u64, Export>, rank::Exports>,
 }
@@ -133,9 +149,9 @@ impl Exports {
     /// `memory` is the file that `bars` and `arena` are mapped from.
     pub(crate) fn new(
         memory: &File,
-        bars: &Arc<Bars>,
-        arena: &Arc<Arena>,
+        (bars, arena): (&Arc<Bars>, &Arc<Arena>),
         pins: &Arc<Pins>,
+        reached: Reached,
     ) -> io::Result<Self> {
         let keeper = Keeper::start()?;
         Ok(Self {
@@ -145,6 +161,7 @@ impl Exports {
             bars: bars.clone(),
             arena: arena.clone(),
             pins: pins.clone(),
+            reached,
             table: Mutex::default(),
         })
     }
@@ -179,6 +196,7 @@ impl Exports {
             flags: backing.flags(),
             key: RandomState::new().build_hasher().finish() as u32,
             ipc_flags: 0,
+            gpu: self.reached.own,
             parts: self.parts(backing)?,
         };
         let bytes = record.encode().ok_or(Errno::ENOMEM)?;
@@ -228,6 +246,11 @@ impl Exports {
             let table = lock(&self.table);
             let export = table.get(&descriptor.place()).ok_or(Errno::EINVAL)?;
             return Ok(HostedDmaBuf::own(export.backing.clone()));
+        }
+        // Also that of another process, whose GPU of this number is the same card.
+        let Record { flags, gpu, .. } = *descriptor.record();
+        if flags.contains(AllocFlags::VRAM) && !self.reached.has(gpu) {
+            return Err(Errno::EINVAL);
         }
         let foreign = Foreign::map(&descriptor, &self.keeper, &self.pins)?;
         Ok(HostedDmaBuf(Memory::Foreign(Arc::new(foreign))))

@@ -10,7 +10,7 @@ use std::time::Duration;
 use belfry_device::explore::Explorer;
 use belfry_device::faults::Rule;
 use belfry_device::memory::{Links, MAX_PEERS};
-use belfry_device::{Gpu, InterruptSink, Resources};
+use belfry_device::{Gpu, GpuConfig, InterruptSink, Resources};
 use belfry_kfd_core::card::Card;
 use belfry_kfd_core::{Errno, Kfd, KfdDevice};
 use belfry_lock::{Mutex, RwLock, rank};
@@ -18,7 +18,7 @@ use belfry_lock::{Mutex, RwLock, rank};
 use crate::arena::Arena;
 use crate::bars::{Bars, HostedFunction};
 use crate::config::{HostedConfig, Place, Reach};
-use crate::dmabuf::Exports;
+use crate::dmabuf::{Exports, Reached};
 use crate::error::Error;
 use crate::exploring::Exploring;
 use crate::flush_page::Flushes;
@@ -95,7 +95,7 @@ impl HostedGpu {
     fn with_parts(parts: Parts, host: &Arc<Host>, index: usize) -> Result<Arc<Self>, Error> {
         let Parts { gpu: config, place, pid, memory, bars, arena, reach } = parts;
         let pins = host.pins.clone();
-        let exports = Exports::new(&memory, &bars, &arena, &pins)
+        let exports = Exports::new(&memory, (&bars, &arena), &pins, reached(host, &config))
             .map_err(|source| Error::System { what: "a thread for shared memory", source })?;
         let line = Arc::new(Line::default());
         let time = DriverTime::new(&config.time);
@@ -190,6 +190,7 @@ impl HostedGpu {
             exports: self.exports.clone(),
             memory: self.host.memory.clone(),
             peers: self.host.peers,
+            numa: self.host.numa,
             time: self.time.clone(),
             pid: self.pid,
             works: self.works.clone(),
@@ -402,10 +403,21 @@ impl HostedGpu {
     }
 }
 
+/// Returns the GPUs whose VRAM a GPU reaches.
+fn reached(host: &Host, config: &GpuConfig) -> Reached {
+    let others = match config.hive {
+        _ if host.peers => None,
+        Some(hive) => Some(hive.members().to_vec()),
+        None => Some(Vec::new()),
+    };
+    Reached { own: config.number, others }
+}
+
 /// Makes the GPUs of a machine, and binds the driver to them one after the other.
 pub(crate) fn assemble(configs: Vec<HostedConfig>) -> Result<Vec<Arc<HostedGpu>>, Error> {
     let first = configs.first().ok_or(Error::NoGpu)?;
     let (reach, observer, peers) = (first.reach, first.pins.clone(), first.links != Links::None);
+    let numa = first.numa;
     let alone = |config: &HostedConfig| config.gpu.explorer.is_some() || config.gpu.record.is_some();
     if configs.len() > 1 && configs.iter().any(alone) {
         return Err(Error::OneGpuOnly);
@@ -419,6 +431,7 @@ pub(crate) fn assemble(configs: Vec<HostedConfig>) -> Result<Vec<Arc<HostedGpu>>
         drivers: Mutex::default(),
         pins: Pins::new(reach, driver, observer).map_err(Error::Probe)?,
         peers,
+        numa,
         memory: parts.iter().flat_map(Parts::maps).collect(),
         next_process: AtomicU64::new(1),
     });
@@ -430,10 +443,9 @@ pub(crate) fn assemble(configs: Vec<HostedConfig>) -> Result<Vec<Arc<HostedGpu>>
         // There is no other place that sets it.
         let _ = gpu.peers.set(gpus.iter().map(Arc::downgrade).collect());
     }
-    if peers {
-        let devices: Vec<_> = gpus.iter().map(|gpu| &*gpu.gpu).collect();
-        Gpu::connect(&devices).map_err(|_| Error::TooManyGpus(gpus.len()))?;
-    }
+    let devices: Vec<_> = gpus.iter().map(|gpu| &*gpu.gpu).collect();
+    let connected = if peers { Gpu::connect(&devices) } else { Gpu::connect_hives(&devices) };
+    connected.map_err(|_| Error::TooManyGpus(gpus.len()))?;
     gpus.iter().try_for_each(|gpu| gpu.load())?;
     Ok(gpus)
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 use belfry_abi::pci;
 use belfry_device::GpuConfig;
 use belfry_device::time::TimeSource;
-use belfry_kfd_core::os::PAGE_SIZE;
+use belfry_kfd_core::os::{Numa, PAGE_SIZE};
 use belfry_kfd_core::{Kfd, KfdDevice};
 use belfry_lock::{Mutex, rank};
 
@@ -37,7 +37,7 @@ pub(crate) struct Parts {
 
 impl Parts {
     pub(crate) fn new(config: HostedConfig) -> Result<Self, Error> {
-        let HostedConfig { mut gpu, system_memory, place, links: _, reach, pins: _, pid } = config;
+        let HostedConfig { mut gpu, system_memory, place, links: _, numa: _, reach, pins: _, pid } = config;
         if gpu.explorer.is_some() {
             gpu.time = TimeSource::manual();
         }
@@ -92,6 +92,8 @@ pub(crate) struct Host {
     pub(crate) pins: Arc<Pins>,
     /// The GPUs reach each other over the bus.
     pub(crate) peers: bool,
+    /// Memory nodes of the machine.
+    pub(crate) numa: Numa,
     /// Addresses of maps that are no memory of programs.
     pub(crate) memory: Arc<[u64]>,
     pub(crate) next_process: AtomicU64,

@@ -44,7 +44,8 @@ mod trace;
 mod user_memory;
 
 pub use bars::HostedFunction;
-pub use belfry_device::memory::Links;
+pub use belfry_device::memory::{Hive, Links};
+pub use belfry_kfd_core::os::Numa;
 pub use belfry_kfd_core::{Errno, card};
 pub use config::{HostedConfig, PinObserver, Place, Reach};
 pub use debug::{Notices, write_notice};

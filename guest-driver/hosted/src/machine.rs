@@ -44,14 +44,8 @@ impl HostedMachine {
     /// As [`HostedMachine::new`].
     pub fn placed(configs: Vec<HostedConfig>) -> Result<Self, Error> {
         let links = configs.first().map_or_else(Links::default, |first| first.links);
-        let hive = GpuConfig::hive_of(links, configs.iter().map(|config| &config.gpu));
-        let processors = configs.first().and_then(|first| first.gpu.processors.clone()).unwrap_or_default();
-        let numbered = configs.into_iter().enumerate().map(|(number, config)| {
-            let hive = hive.as_ref().and_then(|places| places.get(number).copied());
-            let number = u8::try_from(number).unwrap_or(u8::MAX);
-            let processors = Some(processors.clone());
-            HostedConfig { gpu: GpuConfig { number, hive, processors, ..config.gpu }, ..config }
-        });
+        let gpus = GpuConfig::of_machine(links, configs.iter().map(|config| config.gpu.clone()));
+        let numbered = configs.into_iter().zip(gpus).map(|(config, gpu)| HostedConfig { gpu, ..config });
         Ok(Self { gpus: gpu::assemble(numbered.collect())? })
     }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use belfry_device::Gpu;
 use belfry_device::faults::Exhausted;
 use belfry_kfd_core::os::{
-    Backing, Clock, CpuInfo, DriverEvent, DrmFile, Gem as _, Invalidate, LockRank, LogLevel, Os, ProcessKey,
-    Room, SmiClient, Task, UserArea, Work,
+    Backing, Clock, CpuInfo, DriverEvent, DrmFile, Gem as _, Invalidate, LockRank, LogLevel, Numa, Os,
+    ProcessKey, Room, SmiClient, Task, UserArea, Work,
 };
 use belfry_kfd_core::{Errno, Result};
 
@@ -55,6 +55,8 @@ pub struct HostedOs {
     pub(crate) memory: Arc<[u64]>,
     /// The GPUs of the machine reach each other over the bus.
     pub(crate) peers: bool,
+    /// Memory nodes of the machine.
+    pub(crate) numa: Numa,
     pub(crate) time: DriverTime,
     pub(crate) pid: u32,
     pub(crate) works: Arc<Pool>,
@@ -281,6 +283,10 @@ impl Os for HostedOs {
         let cores = belfry_device::processors() as u32;
         // The size of the memory for buffer objects, not the machine's.
         CpuInfo { cores, max_clock_mhz: 0, memory_bytes: self.arena.memory().size() as u64 }
+    }
+
+    fn numa(&self) -> Numa {
+        self.numa
     }
 
     fn trace(&self, pasid: u16, event: DriverEvent) {

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use belfry_abi::partition::ComputePartition;
 use belfry_device::chip::Model;
-use belfry_device::memory::Links;
+use belfry_device::memory::{Hive, Links};
 use belfry_device::{GpuConfig, Matrices, Tier};
 use belfry_kfd_core::card::Card;
+use belfry_kfd_core::os::Numa;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{HostedConfig, Place, Reach};
@@ -138,6 +139,13 @@ pub struct PreparedGpu {
     pub location_id: u32,
     /// Minor number of the first render node.
     pub render_minor: u32,
+    /// Place in a hive.
+    pub hive: Option<Hive>,
+    /// Memory node that it is at.
+    pub numa_node: u32,
+    /// Bridges above it from the root bus on, each as its location: a root port, and the upstream and a downstream port of a switch if it is
+    /// below one.
+    pub bridges: Vec<u32>,
 }
 
 impl PreparedGpu {
@@ -155,6 +163,10 @@ pub struct Prepared {
     pub gpus: Vec<PreparedGpu>,
     /// Links between them.
     pub links: Links,
+    /// Memory nodes of the machine, at least 1.
+    pub numa_nodes: u32,
+    /// Distance between any two of them.
+    pub numa_distance: u32,
     /// Threads of each GPU that execute waves.
     pub workers: usize,
     /// Seed of a deterministic schedule.
@@ -191,6 +203,7 @@ struct CardFields {
     sdma_version: u32,
     partitioned_xccs: u32,
     partitions: u32,
+    hive: u32,
     hive_node: u32,
     hive_nodes: u32,
 }
@@ -239,6 +252,12 @@ impl Prepared {
         self.gpus.iter().flat_map(|gpu| (0..gpu.render_nodes()).map(|number| gpu.render_minor + number))
     }
 
+    /// Memory nodes of the machine.
+    #[must_use]
+    pub fn numa(&self) -> Numa {
+        Numa { nodes: self.numa_nodes, distance: self.numa_distance }
+    }
+
     /// Configurations of the devices, in a program that reaches all of its own memory.
     #[must_use]
     pub fn configs(&self, poll_doorbells: bool) -> Vec<HostedConfig> {
@@ -249,6 +268,7 @@ impl Prepared {
                 partition: gpu.partition,
                 cus: gpu.cus,
                 vram_size: gpu.vram,
+                hive: gpu.hive,
                 workers: self.workers,
                 deterministic: self.deterministic,
                 tier: self.tier,
@@ -265,8 +285,10 @@ impl Prepared {
                     domain: self.domain,
                     location_id: gpu.location_id,
                     render_minor: gpu.render_minor,
+                    numa_node: gpu.numa_node,
                 },
                 links: self.links,
+                numa: self.numa(),
                 reach: Reach::Process,
                 pins: None,
                 pid: std::process::id(),
@@ -292,11 +314,16 @@ mod tests {
             vram: 1 << 28,
             location_id: 0x100,
             render_minor: 128,
+            hive: None,
+            numa_node: 0,
+            bridges: vec![0x8],
         };
         let second = PreparedGpu { location_id: 0x200, render_minor: 129, ..gpu.clone() };
         let prepared = Prepared {
             gpus: vec![gpu, second],
             links: Links::Pcie,
+            numa_nodes: 1,
+            numa_distance: 10,
             workers: 1,
             deterministic: None,
             tier: Tier::Auto,

@@ -3,6 +3,7 @@
 //! `smi.rs` counts its process's descriptors and `svm.rs` maps addresses again that it has unmapped: each is a program of its own.
 
 mod bad_ioctls;
+mod boards;
 mod common;
 #[path = "common/copies.rs"]
 mod copies;

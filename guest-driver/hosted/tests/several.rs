@@ -191,11 +191,15 @@ fn vram_of_a_descriptor_is_imported_for_another_gpu_of_the_process() {
     }
 }
 
-/// Has a GPU of a machine store to the VRAM of another one.
-fn store(machine: &HostedMachine, (client, ids): (&mut Client, [u32; 2]), (near, far): (usize, usize)) {
+/// Has a GPU of a machine store to the VRAM of another one, by their places in the list of names.
+pub(crate) fn store(
+    machine: &HostedMachine,
+    (client, ids): (&mut Client, &[u32]),
+    (near, far): (usize, usize),
+) {
     client.gpu_id = ids[far];
     let there = client.alloc(PAGE, AllocFlags::VRAM | AllocFlags::PUBLIC | RW).unwrap();
-    assert_eq!(map(client, there.handle, &ids), (Ok(0), 2));
+    assert_eq!(map(client, there.handle, &[ids[near], ids[far]]), (Ok(0), 2));
     client.gpu_id = ids[near];
     let mut queue = client.create_queue().unwrap();
     // The completion of a packet is an atomic of one GPU on the memory of the other one.
@@ -219,7 +223,7 @@ fn gpu_stores_to_the_vram_of_another_one() {
             let machine =
                 machine([GpuConfig { chip, ..config() }, GpuConfig { chip: next, ..config() }], reach);
             let (mut client, ids) = client(&machine);
-            store(&machine, (&mut client, ids), (0, 1));
+            store(&machine, (&mut client, &ids), (0, 1));
         }
     }
 }
@@ -251,7 +255,7 @@ fn gpus_are_linked_as_they_were_asked_to_be() {
         let gtt = client.alloc(PAGE, AllocFlags::GTT | RW).unwrap();
         assert_eq!(map(&client, gtt.handle, &ids), (Ok(0), 2));
         if reached {
-            store(&machine, (&mut client, ids), (0, 1));
+            store(&machine, (&mut client, &ids), (0, 1));
         }
     }
 }
@@ -312,8 +316,8 @@ fn gpus_with_xgmi_are_a_hive_whose_vram_is_one_range() {
     let back = client.process.sysfs_read("nodes/0/io_links/1/properties").unwrap();
     let of_bus = ["weight 20", "recommended_sdma_engine_id_mask 3", "flags 3"];
     assert!(of_bus.iter().all(|line| back.lines().any(|other| other == *line)), "{back}");
-    store(&machine, (&mut client, ids), (0, 1));
-    store(&machine, (&mut client, ids), (1, 0));
+    store(&machine, (&mut client, &ids), (0, 1));
+    store(&machine, (&mut client, &ids), (1, 0));
     // One that is alone is in no hive.
     let alone = Client::open(&HostedGpu::new(GpuConfig { chip, ..config() }).unwrap());
     assert_eq!(alone.property("hive_id"), 0);

@@ -52,6 +52,8 @@ impl Function for LinuxFunction {
             location_id: info.location_id,
             render_minor: info.render_minor,
             partition_minors: info.partition_minors,
+            numa_node: 0,
+            hive: 0,
         }
     }
 

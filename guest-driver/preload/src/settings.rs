@@ -236,10 +236,15 @@ impl Settings {
             vram: 1 << 28,
             location_id: 0x100,
             render_minor: 128,
+            hive: None,
+            numa_node: 0,
+            bridges: vec![0x8],
         };
         let prepared = Prepared {
             gpus: vec![gpu],
             links: belfry_kfd_hosted::Links::default(),
+            numa_nodes: 1,
+            numa_distance: 10,
             workers: 1,
             deterministic: None,
             tier: belfry_device::Tier::Auto,

@@ -17,6 +17,36 @@ pub struct Gpus {
     pub others: Vec<GpuConfig>,
     /// Links between them.
     pub links: Links,
+    /// Places of them on the board.
+    pub board: Board,
+}
+
+/// Places of GPUs, by their numbers, on a board: switches and memory nodes.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Board {
+    /// GPUs below each switch. Any other one has a root port of its own.
+    pub switches: Vec<Vec<usize>>,
+    /// Memory node of each GPU; 0 for those behind the last one.
+    pub at_node: Vec<u32>,
+    /// Memory nodes, at least 1.
+    pub numa_nodes: u32,
+    /// Distance between any two of them.
+    pub numa_distance: u32,
+}
+
+impl Default for Board {
+    /// One memory node, and no switch.
+    fn default() -> Self {
+        Self { switches: Vec::new(), at_node: Vec::new(), numa_nodes: 1, numa_distance: 10 }
+    }
+}
+
+impl Board {
+    /// Returns the memory node of a GPU.
+    #[must_use]
+    pub fn numa_node(&self, gpu: usize) -> u32 {
+        self.at_node.get(gpu).copied().unwrap_or(0)
+    }
 }
 
 impl Gpus {

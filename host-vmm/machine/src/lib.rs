@@ -53,7 +53,7 @@ pub use belfry_virtio::{DiskConfig, DiskConfigError, DiskError, DiskFormat};
 pub use config::{Config, DoorbellMode, HugePages, Initramfs, SharedFolder};
 pub use ending::End;
 pub use error::{KernelError, KvmError};
-pub use gpus::{Gpus, MAX_GPUS, totals};
+pub use gpus::{Board, Gpus, MAX_GPUS, totals};
 pub use machine::running::{Handle, Running};
 pub use machine::{Machine, Outcome};
 pub use signals::interrupted;

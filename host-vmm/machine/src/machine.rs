@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use belfry_abi::pci::{DOORBELL_BAR_SIZE, MSIX_VECTORS};
 use belfry_bus::{Apertures, ECAM, Function, RootBus, Routes, Vectors};
-use belfry_device::{Gpu, GpuConfig, MsixTable, Processors, Resources, Stats};
+use belfry_device::{Gpu, GpuConfig, MsixTable, Resources, Stats};
 use belfry_snapshot::{SavedMachine, SavedVcpu};
 use belfry_virtio::saved::SavedVirtio;
 use belfry_virtio::{self as virtio, VirtioFunction};
@@ -171,14 +171,10 @@ impl Machine {
         }
         let mut functions: BTreeMap<u8, Arc<dyn Function>> = BTreeMap::new();
         let (mut gpus, mut watchers, mut part) = (Vec::new(), Vec::new(), None);
-        let configs = std::mem::take(&mut config.gpus);
-        let hive = GpuConfig::hive_of(config.links, &configs);
-        let processors = Processors::default();
-        for (at, gpu) in configs.iter().enumerate() {
-            let number = device_numbers::of_gpu(at, configs.len());
-            let hive = hive.as_ref().and_then(|places| places.get(at).copied());
-            let processors = Some(processors.clone());
-            let gpu = GpuConfig { number: at as u8, hive, processors, ..gpu.clone() };
+        let configs = GpuConfig::of_machine(config.links, std::mem::take(&mut config.gpus));
+        let count = configs.len();
+        for (at, gpu) in configs.into_iter().enumerate() {
+            let number = device_numbers::of_gpu(at, count);
             let slot = slot + at as u32 * Device::SLOTS;
             let device = Device::new((gpu, number), (mode, snapshot), (&vm, slot), &memory, &routes)?;
             functions.insert(number, Arc::new(device.function));

@@ -1,18 +1,19 @@
 //! The options that say what the device is.
 
+use anyhow::ensure;
 use belfry_device::{GpuConfig, Matrices, Tier, chip};
 use clap::Args;
 
 use super::code_cache::CodeCacheArg;
-use super::shape;
+use super::shape::Kinds;
 use super::size::{parse_matrices, parse_size, parse_tier};
 
 /// Choices of the device.
 #[derive(Debug, Args)]
 pub(super) struct DeviceArgs {
-    /// Chip of the GPU, and its size; `belfry chips` lists the chips.
-    #[arg(long, value_name = "NAME[:xccs=N,partition=MODE,cus=N,vram=SIZE]", default_value = chip::DEFAULT.name)]
-    pub(super) chip: String,
+    /// Chip of the GPU, and its size; `belfry chips` lists the chips. For several GPUs in one machine: repeatable [default: gfx1100].
+    #[arg(long, value_name = "NAME[:xccs=N,partition=MODE,cus=N,vram=SIZE]")]
+    pub(super) chip: Vec<String>,
     /// Compute units: even, 2 to as many as the chip has.
     #[arg(long, value_name = "N", default_value_t = GpuConfig::default().cus)]
     pub(super) cus: u32,
@@ -38,14 +39,33 @@ pub(super) struct DeviceArgs {
 }
 
 impl DeviceArgs {
-    /// Returns the device's configuration.
+    /// Returns the kinds of GPUs that are asked for, of chip `usual` if none is named.
     ///
     /// # Errors
     ///
     /// A chip that does not exist, or not in that size.
-    pub(super) fn config(&self) -> anyhow::Result<GpuConfig> {
+    pub(super) fn kinds(&self, usual: &str) -> anyhow::Result<Kinds> {
         let plain = GpuConfig { cus: self.cus, vram_size: self.vram, ..GpuConfig::default() };
-        let mut config = shape::configure(&self.chip, plain)?;
+        Kinds::of(&self.chip, usual, &plain)
+    }
+
+    /// Returns the configuration of the only device.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::kinds`] and [`Self::of_kind`]; several chips.
+    pub(super) fn config(&self) -> anyhow::Result<GpuConfig> {
+        let kinds = self.kinds(chip::DEFAULT.name)?;
+        ensure!(kinds.count() == 1, "--chip names {} GPUs, and there is one here", kinds.count());
+        self.of_kind(kinds.first().clone())
+    }
+
+    /// Returns the configuration of a device of a kind.
+    ///
+    /// # Errors
+    ///
+    /// Values that no device can have; a folder of compiled code that cannot be used.
+    pub(super) fn of_kind(&self, mut config: GpuConfig) -> anyhow::Result<GpuConfig> {
         if let Some(workers) = self.workers {
             config.workers = workers;
         }

@@ -7,22 +7,22 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
-use belfry_device::chip;
 use belfry_device::{GpuConfig, Matrices, Tier};
 use belfry_image::rootfs::{self, Root};
 use belfry_image::{Cache, Freshness, Progress};
-use belfry_kfd_hosted::Links;
 use belfry_kfd_hosted::prepared::Wait;
 use clap::{Args, Parser, Subcommand};
 
 use super::code_cache::CodeCacheArg;
 use super::faults::FaultFlags;
-use super::gpus::MOST;
+use super::gpus::GpusArgs;
 use super::inspect::InspectFlags;
+use super::links::LinksArg;
 use super::profile::{self, ProfileArgs};
 use super::record::{self, ExecRecordArgs};
 use super::sanitize::{self, SanitizeArgs};
-use super::size::{parse_links, parse_matrices, parse_size, parse_tier, parse_wait};
+use super::shape::Kinds;
+use super::size::{parse_matrices, parse_size, parse_tier, parse_wait};
 use super::trace::TraceArgs;
 use crate::exec::{self, ExecOptions, absent};
 use crate::output::{note, say};
@@ -57,16 +57,11 @@ pub(super) struct ExecArgs {
     /// The root file system of that name, which is made of packages on first use; `belfry image --rootfs` lists them.
     #[arg(long, value_name = "NAME", conflicts_with = "root")]
     image: Option<String>,
-    /// Chip of the GPU, and its size; `belfry chips` lists the chips.
-    #[arg(long, value_name = "NAME[:xccs=N,partition=MODE,cus=N,vram=SIZE]", default_value = chip::DEFAULT.name)]
-    chip: String,
-    /// GPUs of that kind, 1 to 8: each program has all of them.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=MOST))]
-    gpus: u8,
-    /// Links by which each GPU reaches the memory of all others: XGMI, or the PCIe bus alone, or none [default: xgmi for chips that have it,
-    /// pcie for others].
-    #[arg(long, value_name = "xgmi|pcie|none", value_parser = parse_links)]
-    links: Option<Links>,
+    /// Chip of the GPU, and its size; `belfry chips` lists the chips. For several GPUs in one machine: repeatable [default: gfx1100].
+    #[arg(long, value_name = "NAME[:xccs=N,partition=MODE,cus=N,vram=SIZE]")]
+    chip: Vec<String>,
+    #[command(flatten)]
+    gpus: GpusArgs,
     /// Compute units of each GPU: even, 2 to as many as the chip has.
     #[arg(long, value_name = "N", default_value_t = GpuConfig::default().cus)]
     cus: u32,
@@ -153,8 +148,8 @@ fn parse_with_clap(arguments: &[OsString]) -> Result<ExecArgs, clap::Error> {
 }
 
 impl ExecArgs {
-    /// Spells the options of the device for a `belfry exec` that prints nothing of its own.
-    fn of_device(&self) -> Vec<OsString> {
+    /// Spells the options of that many devices for a `belfry exec` that prints nothing of its own.
+    fn of_device(&self, gpus: usize) -> Vec<OsString> {
         let mut options: Vec<OsString> = vec!["--quiet".into()];
         options.extend(self.sanitize.spelled());
         options.extend(self.profile.spelled());
@@ -164,11 +159,13 @@ impl ExecArgs {
             options.extend(["--symbols".into(), path.into()]);
         }
         let mut add = |name: &str, value: String| options.extend([name.into(), value.into()]);
-        add("--chip", self.chip.clone());
-        add("--gpus", self.gpus.to_string());
+        for chip in &self.chip {
+            add("--chip", chip.clone());
+        }
+        add("--gpus", gpus.to_string());
         add("--cus", self.cus.to_string());
         add("--vram", self.vram.to_string());
-        if let Some(links) = self.links {
+        if let Some(links) = &self.gpus.links {
             add("--links", links.to_string());
         }
         if let Some(workers) = self.workers {
@@ -201,8 +198,8 @@ impl ExecArgs {
 /// `asked` holds the options as they were spelled, if a program followed them.
 pub(super) fn execute(mut args: ExecArgs, asked: Option<Vec<OsString>>) -> anyhow::Result<u8> {
     let plain = GpuConfig { cus: args.cus, vram_size: args.vram, ..GpuConfig::default() };
-    let mut gpu = super::shape::configure(&args.chip, plain)?;
-    let chip = gpu.chip;
+    let kinds = Kinds::of(&args.chip, args.gpus.usual_chip(), &plain)?;
+    let mut gpu = kinds.first().clone();
     gpu.workers = args.workers.unwrap_or(gpu.workers);
     gpu.deterministic = args.deterministic;
     gpu.tier = args.tier;
@@ -215,7 +212,8 @@ pub(super) fn execute(mut args: ExecArgs, asked: Option<Vec<OsString>>) -> anyho
     gpu.validate()?;
     let names_no_root = args.image.is_none() && args.root.is_none();
     if names_no_root {
-        args.image = absent::image_with(&args.program, chip)?;
+        args.image =
+            absent::image_with(&args.program, &kinds.all().map(|kind| kind.chip).collect::<Vec<_>>())?;
     }
     let named = args.image.clone().map(Root::Named).or(args.root.clone().map(Root::Path));
     let (mut suite, mut own) = (None, None);
@@ -226,7 +224,7 @@ pub(super) fn execute(mut args: ExecArgs, asked: Option<Vec<OsString>>) -> anyho
         Asked::Own(program) => own = Some(program),
     }
     if let Some(suite) = &mut suite {
-        suite.set_chip(chip);
+        suite.set_chip(kinds.only_chip("a suite")?);
     }
     ensure!(suite.is_none() || !args.json, "--json tells of one program, and a suite is many; leave it out");
     ensure!(
@@ -248,7 +246,8 @@ pub(super) fn execute(mut args: ExecArgs, asked: Option<Vec<OsString>>) -> anyho
         is_shown || args.symbols.is_empty(),
         "--symbols is for --gdb, --inspect, --profile and --sanitize, and none of them is there"
     );
-    let (device, gpus) = (args.of_device(), gpus::offered(&args, gpu.clone())?);
+    let gpus = gpus::offered(&args, &gpu, &kinds)?;
+    let device = args.of_device(gpus.count());
     if let Some(folder) = record {
         std::fs::create_dir_all(folder)
             .with_context(|| format!("making the folder of records {}", folder.display()))?;
@@ -292,11 +291,17 @@ pub(super) fn execute(mut args: ExecArgs, asked: Option<Vec<OsString>>) -> anyho
     }
     let recorded = options.record.clone();
     let reports = args.json || sanitizing.is_some() || profiling.is_some() || strikes || recorded.is_some();
-    if suite.is_none() && !reports && !args.trace.is_asked_for() {
+    // The next start would not see changes of the file.
+    let has_file = matches!(args.gpus.links, Some(LinksArg::File(_)));
+    if suite.is_none() && !reports && !args.trace.is_asked_for() && !has_file {
         options.asked = asked.map(|options| exec::Asked { options, notice });
     }
     if let (Some(own), Some(tree)) = (own, &options.root) {
-        let program = own.compile(tree, suite::processor(chip), &Progress::new())?;
+        let program = own.compile(
+            tree,
+            suite::processor(kinds.only_chip("a program of belfry's own")?),
+            &Progress::new(),
+        )?;
         options.program.splice(..1, [program.into()]);
     }
     if let (Some(suite), Some(tree)) = (suite, &options.root) {
@@ -399,7 +404,7 @@ mod tests {
         );
         let args = plain(&line[2..]).unwrap();
         let mut again = vec![OsString::from("belfry"), OsString::from("exec")];
-        again.extend(args.of_device());
+        again.extend(args.of_device(2));
         again.extend(["--".into(), "hip-suite".into()]);
         let again = plain(&again[2..]).unwrap();
         assert_eq!(format!("{again:?}"), format!("{:?}", ExecArgs { quiet: true, ..args }));

@@ -102,8 +102,8 @@ pub(super) struct ExploreArgs {
 fn spelled(args: &ExploreArgs, gpu: &GpuConfig) -> Vec<String> {
     let mut words = Vec::new();
     let usual = GpuConfig::default();
-    if args.device.chip != usual.chip.name {
-        words.push(format!("--chip {}", args.device.chip));
+    if let Some(chip) = args.device.chip.first().filter(|chip| *chip != usual.chip.name) {
+        words.push(format!("--chip {chip}"));
     }
     if args.device.cus != usual.cus {
         words.push(format!("--cus {}", args.device.cus));

@@ -13,7 +13,7 @@ use belfry_vfio_user::{
 };
 use clap::Args;
 
-use super::gpus::GpusArgs;
+use super::gpus::{GpusArgs, check_guest};
 use super::inspect::InspectFlags;
 use super::record::{Recorded, ServeRecordArgs};
 use super::trace::TraceArgs;
@@ -48,7 +48,8 @@ pub(super) struct ServeArgs {
 /// Runs `belfry serve`.
 pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
     args.gpu.check_symbols(&args.inspect, false)?;
-    let mut config = args.gpu.config()?;
+    let kinds = args.gpu.device.kinds(args.gpus.usual_chip())?;
+    let mut config = args.gpu.config(kinds.first().clone())?;
     let alone = [
         ("--inspect and --gdb", args.inspect.options(&[]).is_some()),
         ("--trace-isa", args.gpu.trace_isa.is_some()),
@@ -56,7 +57,7 @@ pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
         ("a plan of faults", !config.faults.is_off()),
     ];
     // Before any file is made.
-    args.gpus.machine(config.clone(), &alone)?;
+    check_guest(&args.gpus.machine(&config, &kinds, &alone)?)?;
     let recording = args.trace.start()?;
     if let Some(recording) = &recording {
         config.trace = Some(recording.sink());
@@ -65,7 +66,7 @@ pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
     let signals = Signals::catch().context("cannot catch signals")?;
     let recorded = args.record.start()?;
     config.record = recorded.as_ref().map(Recorded::recording);
-    let gpus = args.gpus.machine(config, &[])?;
+    let gpus = args.gpus.machine(&config, &kinds, &[])?;
     let sockets = sockets(&std::path::absolute(&args.socket)?, gpus.count());
     let served = sockets.iter().map(PathBuf::as_path).zip(gpus.all());
     let mut servers = serve_gpus(served, gpus.links, args.doorbell)?;

@@ -47,6 +47,70 @@ impl ChipArg {
     }
 }
 
+/// Kinds of GPUs that `--chip` names, each time one: at least one.
+#[derive(Clone, Debug)]
+pub(super) struct Kinds {
+    first: GpuConfig,
+    others: Vec<GpuConfig>,
+}
+
+impl Kinds {
+    /// Applies each `--chip` to `plain`, or `usual` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// A chip that does not exist, or not in that shape.
+    pub(super) fn of(chips: &[String], usual: &str, plain: &GpuConfig) -> anyhow::Result<Self> {
+        let one = |text: &str| -> anyhow::Result<_> {
+            let config = configure(text, plain.clone())?;
+            config.validate()?;
+            Ok(config)
+        };
+        let Some((first, others)) = chips.split_first() else {
+            return Ok(Self { first: one(usual)?, others: Vec::new() });
+        };
+        let others = others.iter().map(|text| one(text)).collect::<Result<_, _>>()?;
+        Ok(Self { first: one(first)?, others })
+    }
+
+    /// Returns the kind of the first GPU.
+    pub(super) fn first(&self) -> &GpuConfig {
+        &self.first
+    }
+
+    /// Returns all of them.
+    pub(super) fn all(&self) -> impl Iterator<Item = &GpuConfig> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+
+    /// Returns how many were named.
+    pub(super) fn count(&self) -> usize {
+        1 + self.others.len()
+    }
+
+    /// Returns the kind of a GPU by its number: for those behind the last one, that of the last one.
+    pub(super) fn of_gpu(&self, number: usize) -> &GpuConfig {
+        let last = self.others.last().unwrap_or(&self.first);
+        self.all().nth(number).unwrap_or(last)
+    }
+
+    /// Returns the only chip that there is.
+    ///
+    /// # Errors
+    ///
+    /// Several chips, of which `what` has one.
+    pub(super) fn only_chip(&self, what: &str) -> anyhow::Result<&'static Model> {
+        let chip = self.first.chip;
+        let other = self.all().find(|kind| kind.chip != chip);
+        match other {
+            None => Ok(chip),
+            Some(other) => {
+                anyhow::bail!("{what} is for one chip, and --chip names {chip} and {}", other.chip)
+            }
+        }
+    }
+}
+
 /// Applies `--chip NAME[:xccs=N,partition=MODE,cus=N,vram=SIZE]` to `config`. Parts that it does not name stay as
 /// they are, except the number of graphics cores, which is the chip's usual one, and the partition, which is one for
 /// all.

@@ -1,7 +1,6 @@
 //! Sizes, tiers and sums of matrices on the command line.
 
 use belfry_device::{Matrices, Tier};
-use belfry_kfd_hosted::Links;
 use belfry_kfd_hosted::prepared::Wait;
 
 /// Values of options that are refused.
@@ -26,7 +25,9 @@ pub(super) enum ValueError {
     #[error("there is no way to wait called {0}: choose from auto, spin, block")]
     Wait(String),
     /// The text names no links.
-    #[error("there are no links {0}: choose from xgmi, pcie, none")]
+    #[error(
+        "there are no links {0}: choose from xgmi, pcie, none, mi300x-8, 7900xtx-2, or the path of a file, with a slash or ending in .toml"
+    )]
     Links(String),
 }
 
@@ -57,11 +58,6 @@ pub(super) fn parse_tier(text: &str) -> Result<Tier, ValueError> {
 /// Reads the choice of threads' waiting.
 pub(super) fn parse_wait(text: &str) -> Result<Wait, ValueError> {
     Wait::named(text).ok_or_else(|| ValueError::Wait(text.to_owned()))
-}
-
-/// Reads the choice of links between GPUs.
-pub(super) fn parse_links(text: &str) -> Result<Links, ValueError> {
-    Links::named(text).ok_or_else(|| ValueError::Links(text.to_owned()))
 }
 
 /// Reads a guest's memory: a size that both QEMU and Belfry's own machine take.

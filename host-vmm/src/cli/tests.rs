@@ -101,7 +101,7 @@ fn bad_command_lines_are_refused() {
     }
     for line in ["belfry run --cus 3", "belfry run --cus 98"] {
         let Verb::Run(args) = parse(line).unwrap().command else { panic!("not run") };
-        assert!(args.gpu.config().is_err(), "{line}");
+        assert!(args.gpu.device.config().is_err(), "{line}");
     }
 }
 
@@ -112,7 +112,7 @@ fn chip_is_the_one_that_is_named() {
         else {
             panic!("not serve")
         };
-        assert_eq!(args.gpu.config().unwrap().chip, *model);
+        assert_eq!(args.gpu.device.config().unwrap().chip, *model);
     }
 }
 
@@ -175,6 +175,31 @@ fn install_driver_takes_one_disk_with_its_options() {
     }
 }
 
+/// Returns the GPUs of a run.
+fn machine(args: &RunArgs, alone: &[(&str, bool)]) -> anyhow::Result<belfry_machine::Gpus> {
+    let kinds = args.gpu.device.kinds(args.gpus.usual_chip())?;
+    args.gpus.machine(&args.gpu.config(kinds.first().clone())?, &kinds, alone)
+}
+
+#[test]
+fn boards_of_guests_have_one_hive_and_a_root_port_for_each_gpu() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("board.toml");
+    for (text, says) in [
+        ("[[hive]]\ngpus = [0, 1]", None),
+        ("[[hive]]\ngpus = [0, 1]\n[[hive]]\ngpus = [2, 3]", Some("several hives")),
+        ("[[switch]]\ngpus = [0, 1]", Some("switches and memory nodes")),
+        ("[[numa]]\ngpus = [0, 1]\n[[numa]]\ngpus = [2, 3]", Some("switches and memory nodes")),
+    ] {
+        std::fs::write(&path, text).unwrap();
+        let line = format!("belfry run --chip gfx942 --gpus 4 --links {}", path.display());
+        let Verb::Run(args) = parse(&line).unwrap().command else { panic!("not run") };
+        let refused = check_guest(&machine(&args, &[]).unwrap()).err().map(|error| error.to_string());
+        assert_eq!(refused.is_some(), says.is_some(), "{text}: {refused:?}");
+        assert!(says.is_none_or(|says| refused.unwrap().contains(says)), "{text}");
+    }
+}
+
 #[test]
 fn several_gpus_are_alike_and_what_looks_at_one_is_refused_by_name() {
     let run = |line: &str| match parse(line).unwrap().command {
@@ -187,10 +212,13 @@ fn several_gpus_are_alike_and_what_looks_at_one_is_refused_by_name() {
         ("belfry run --gpus 2 --links none", 2, Links::None),
     ] {
         let args = run(line);
-        let gpus = args.gpus.machine(args.gpu.config().unwrap(), &[]).unwrap();
+        let gpus = machine(&args, &[]).unwrap();
         assert_eq!((gpus.count(), gpus.links), (count, links), "{line}");
         assert!(gpus.all().iter().all(|gpu| gpu.chip == gpus.first.chip));
     }
+    let different = machine(&run("belfry run --chip gfx942:vram=512M --chip gfx1100 --gpus 3"), &[]).unwrap();
+    let kinds = different.all().into_iter().map(|gpu| (gpu.chip.name, gpu.vram_size >> 20));
+    assert_eq!(kinds.collect::<Vec<_>>(), [("gfx942", 512), ("gfx1100", 256), ("gfx1100", 256)]);
     for (line, named) in [
         ("--inspect", "--inspect"),
         ("--gdb", "--inspect and --gdb"),
@@ -204,11 +232,11 @@ fn several_gpus_are_alike_and_what_looks_at_one_is_refused_by_name() {
     ] {
         let args = run(&format!("belfry run --mode hosted --gpus 2 {line}"));
         let gpu = GpuConfig { faults: args.gpu.faults.plan().unwrap(), ..GpuConfig::default() };
-        let error = args.gpus.machine(gpu.clone(), &alone(&args, &gpu)).unwrap_err().to_string();
-        assert!(error.starts_with(named) && error.contains("--gpus asks for 2"), "{line}: {error}");
+        let error = machine(&args, &alone(&args, &gpu)).unwrap_err().to_string();
+        assert!(error.starts_with(named) && error.contains("the machine has 2"), "{line}: {error}");
     }
     let args = run("belfry run --links xgmi");
-    let error = args.gpus.machine(args.gpu.config().unwrap(), &[]).unwrap_err().to_string();
+    let error = machine(&args, &[]).unwrap_err().to_string();
     assert!(error.contains("gfx1100 has no XGMI"), "{error}");
     assert!(parse("belfry run --gpus 9").is_err() && parse("belfry run --gpus 0").is_err());
 }

@@ -12,25 +12,26 @@ use belfry_suite::request::is_suite;
 const COMPILER: &str = "hipcc";
 
 /// Finds the built-in root file system for a program that this machine does not have: one that has the program, and
-/// whose ROCm knows the chip. `None` if the machine has the program, or if no root file system is known to have it.
+/// whose ROCm knows all chips. `None` if the machine has the program, or if no root file system is known to have it.
 ///
 /// # Errors
 ///
 /// A recipe that cannot be read.
-pub fn image_with(program: &[OsString], chip: &Model) -> Result<Option<String>, RootFsError> {
+pub fn image_with(program: &[OsString], chips: &[&Model]) -> Result<Option<String>, RootFsError> {
     let name = program.first().filter(|name| is_searched_for(name) && !is_in_path(name));
     let Some(name) = name.and_then(|name| name.to_str()) else { return Ok(None) };
+    let chips: Vec<_> = chips.iter().map(|chip| chip.name).collect();
     if let Some(program) = Standalone::named(name) {
-        return Ok(Recipe::with_file(program.needs, chip.name)?.map(|recipe| recipe.name));
+        return Ok(Recipe::with_file(program.needs, &chips)?.map(|recipe| recipe.name));
     }
     let wanted = if is_suite(name) { COMPILER } else { name };
-    Ok(Recipe::with_program(wanted, chip.name)?.map(|recipe| recipe.name))
+    Ok(Recipe::with_program(wanted, &chips)?.map(|recipe| recipe.name))
 }
 
 /// Returns a root file system whose ROCm knows the chip, for messages that name one.
 #[must_use]
 pub fn image_for(chip: &Model) -> String {
-    let found = Recipe::with_program(COMPILER, chip.name).ok().flatten();
+    let found = Recipe::with_program(COMPILER, &[chip.name]).ok().flatten();
     found.map_or_else(|| "NAME".to_owned(), |recipe| recipe.name)
 }
 
@@ -52,7 +53,7 @@ mod tests {
     use super::*;
 
     fn image(program: &str, chip: &Model) -> Option<String> {
-        image_with(&[program.into(), "word".into()], chip).unwrap()
+        image_with(&[program.into(), "word".into()], &[chip]).unwrap()
     }
 
     #[test]
@@ -68,6 +69,11 @@ mod tests {
     }
 
     #[test]
+    fn root_file_system_for_several_chips_knows_all_of_them() {
+        assert_eq!(image_with(&["hip-suite".into()], MODELS).unwrap().as_deref(), Some("rocm-sid"));
+    }
+
+    #[test]
     fn programs_of_this_machine_and_paths_have_none() {
         // The root file systems have a `bash`, but so has every machine.
         for program in
@@ -75,6 +81,6 @@ mod tests {
         {
             assert_eq!(image(program, DEFAULT), None, "{program}");
         }
-        assert_eq!(image_with(&[], DEFAULT).unwrap(), None);
+        assert_eq!(image_with(&[], &[DEFAULT]).unwrap(), None);
     }
 }

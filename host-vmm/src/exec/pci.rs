@@ -4,12 +4,15 @@
 
 use std::fs;
 use std::hash::{Hash, Hasher};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+
+use belfry_kfd_hosted::Numa;
 
 /// Directories of links, without a slash in front.
 pub(super) const LISTS: [&str; 2] = ["sys/bus/pci/devices", "sys/class/pci_bus"];
 
-/// Directory of the machine's NUMA nodes, and the one of the node that the GPUs are at.
+/// Directory of the machine's NUMA nodes, and its first node.
 const NODES: &str = "/sys/devices/system/node";
 const NODE: &str = "/sys/devices/system/node/node0";
 
@@ -43,7 +46,7 @@ pub(super) fn machine() -> Vec<Link> {
 /// Adds to a hash all that the prepared directory contains of the machine.
 pub(super) fn hash(hasher: &mut impl Hasher) {
     machine().hash(hasher);
-    near().hash(hasher);
+    near(Numa::default(), 0).hash(hasher);
 }
 
 /// Returns the root bus that a link of sysfs leads to, by its `../../devices/pci0000:00/...`. Other roots have files
@@ -71,8 +74,12 @@ pub(super) struct Near {
     pub(super) list: String,
 }
 
-/// Returns the processors of the first node, at which KFD's topology has the GPU.
-pub(super) fn near() -> Near {
+/// Returns the processors of a memory node. A machine with several has all processors, shared out among them in their order, as KFD's topology
+/// has them.
+pub(super) fn near(numa: Numa, numa_node: u32) -> Near {
+    if numa.nodes > 1 {
+        return share(numa, numa_node);
+    }
     let node = |name: &str| fs::read_to_string(format!("{NODE}/{name}"));
     let processors = || {
         let count = belfry_device::processors();
@@ -89,37 +96,60 @@ pub(super) fn near() -> Near {
     }
 }
 
-/// Returns the directory of NUMA nodes, without a slash in front, if the machine has none: programs get one then, as on a machine that
-/// has GPUs of this kind.
-pub(super) fn own_nodes() -> Option<&'static str> {
-    (!Path::new(NODES).exists()).then(|| NODES.trim_start_matches('/'))
+/// Returns the share of a memory node.
+fn share(numa: Numa, numa_node: u32) -> Near {
+    let count = belfry_device::processors();
+    let of = |node| usize::try_from(numa.share(count as u64, node)).unwrap_or(0);
+    let first: usize = (0..numa_node).map(of).sum();
+    let last = first + of(numa_node);
+    let list = match last - first {
+        0 => "\n".to_owned(),
+        1 => format!("{first}\n"),
+        _ => format!("{first}-{}\n", last - 1),
+    };
+    Near { node: format!("{numa_node}\n"), mask: mask_of(count, first..last), list }
 }
 
-/// Returns the files of that directory: one node with all processors.
-pub(super) fn own_node_files() -> Vec<(String, String)> {
-    let Some(nodes) = own_nodes() else { return Vec::new() };
-    let Near { mask, list, .. } = near();
-    let files = [
-        ("online", "0\n".to_owned()),
-        ("possible", "0\n".to_owned()),
-        ("node0/cpumap", mask),
-        ("node0/cpulist", list),
-        ("node0/distance", "10\n".to_owned()),
-    ];
-    files.map(|(name, content)| (format!("{nodes}/{name}"), content)).into()
+/// Returns the directory of NUMA nodes, without a slash in front, if the machine has none, or if the GPUs are at several: programs get
+/// one then, as on a machine that has GPUs of this kind.
+pub(super) fn own_nodes(numa: Numa) -> Option<&'static str> {
+    (numa.nodes > 1 || !Path::new(NODES).exists()).then(|| NODES.trim_start_matches('/'))
 }
 
-/// Returns a mask of the first processors, as the kernel prints it: words of 32 bits, the last ones first.
+/// Returns the files of that directory.
+pub(super) fn own_node_files(numa: Numa) -> Vec<(String, String)> {
+    let Some(nodes) = own_nodes(numa) else { return Vec::new() };
+    let all = if numa.nodes > 1 { format!("0-{}\n", numa.nodes - 1) } else { "0\n".to_owned() };
+    let mut files = vec![(format!("{nodes}/online"), all.clone()), (format!("{nodes}/possible"), all)];
+    for node in 0..numa.nodes {
+        let Near { mask, list, .. } = near(numa, node);
+        let to = |other: u32| if other == node { 10 } else { numa.distance };
+        let distances: Vec<_> = (0..numa.nodes).map(|other| to(other).to_string()).collect();
+        for (name, content) in
+            [("cpumap", mask), ("cpulist", list), ("distance", format!("{}\n", distances.join(" ")))]
+        {
+            files.push((format!("{nodes}/node{node}/{name}"), content));
+        }
+    }
+    files
+}
+
+/// Returns a mask of the first processors.
 fn mask(count: usize) -> String {
+    mask_of(count, 0..count)
+}
+
+/// Returns a mask of some of `count` processors, as the kernel prints it: words of 32 bits, the last ones first.
+fn mask_of(count: usize, set: Range<usize>) -> String {
     let words = (0..count.div_ceil(32).max(1)).rev().map(|word| {
-        let bits = count.saturating_sub(word * 32).min(32);
-        let full = u32::try_from((1u64 << bits) - 1).unwrap_or(u32::MAX);
-        format!("{full:08x}")
+        let bits = (0..32usize).filter(|bit| set.contains(&(word * 32 + bit))).map(|bit| 1u32 << bit);
+        format!("{:08x}", bits.sum::<u32>())
     });
     let text: Vec<String> = words.collect();
     let text = text.join(",");
     // The first word has no leading zeros.
-    format!("{}\n", text.trim_start_matches('0'))
+    let text = text.trim_start_matches(['0', ',']);
+    if text.is_empty() { "0\n".to_owned() } else { format!("{text}\n") }
 }
 
 #[cfg(test)]
@@ -131,6 +161,7 @@ mod tests {
         for (count, text) in [(1, "1\n"), (2, "3\n"), (32, "ffffffff\n"), (40, "ff,ffffffff\n")] {
             assert_eq!(mask(count), text, "{count}");
         }
+        assert_eq!((mask_of(40, 33..35), mask_of(2, 2..2)), ("6,00000000\n".to_owned(), "0\n".to_owned()));
     }
 
     #[test]

@@ -1,8 +1,44 @@
 //! The settings of a program's devices and of their files.
 
+use belfry_device::GpuConfig;
 use belfry_kfd_hosted::prepared::{MAX_GPUS, Prepared, PreparedGpu};
+use belfry_machine::Board;
 
 use super::{ExecError, ExecOptions, tree};
+
+/// Buses of the GPUs.
+struct Buses {
+    root: u8,
+    /// Bus of each GPU, and the bridges above it.
+    gpus: Vec<(u8, Vec<u32>)>,
+}
+
+impl Buses {
+    /// Finds buses for that many GPUs, each behind a root port of its own, or behind that of its switch, which is in the slot of the
+    /// switch's first GPU. Buses behind a bridge follow its own, as firmware numbers them.
+    fn of(board: &Board, count: usize) -> Self {
+        let (root, free) = tree::free_buses(count + 2 * board.switches.len());
+        let mut free = free.into_iter();
+        let mut next = || free.next().unwrap_or_default();
+        let at = |bus: u8, device: usize| u32::from(bus) << 8 | (device as u32) << 3;
+        let mut gpus = vec![(0, Vec::new()); count];
+        for number in 0..count {
+            let slot = at(root, number + 1);
+            match board.switches.iter().find(|members| members.contains(&number)) {
+                None => gpus[number] = (next(), vec![slot]),
+                Some(members) if members.first() == Some(&number) => {
+                    let (outer, inner) = (next(), next());
+                    for (port, &member) in members.iter().enumerate().filter(|(_, member)| **member < count) {
+                        gpus[member] = (next(), vec![slot, at(outer, 0), at(inner, port)]);
+                    }
+                }
+                // It has its place with the first one of its switch.
+                Some(_) => {}
+            }
+        }
+        Self { root, gpus }
+    }
+}
 
 impl ExecOptions {
     /// Returns the settings of the devices and of their files.
@@ -13,8 +49,11 @@ impl ExecOptions {
         }
         let mut render_minor = 128;
         let mut gpus = Vec::new();
-        let (root_bus, buses) = tree::free_buses(count);
-        for (gpu, bus) in self.gpus.all().iter().zip(buses) {
+        let board = &self.gpus.board;
+        let places = Buses::of(board, count);
+        let all = GpuConfig::of_machine(self.gpus.links, self.gpus.all());
+        for (number, gpu) in all.iter().enumerate() {
+            let Some((bus, bridges)) = places.gpus.get(number).cloned() else { break };
             let prepared = PreparedGpu {
                 chip: gpu.chip,
                 xccs: gpu.xccs,
@@ -23,6 +62,9 @@ impl ExecOptions {
                 vram: gpu.vram_size,
                 location_id: u32::from(bus) << 8,
                 render_minor,
+                hive: gpu.hive,
+                numa_node: board.numa_node(number),
+                bridges,
             };
             render_minor += prepared.render_nodes();
             gpus.push(prepared);
@@ -37,8 +79,10 @@ impl ExecOptions {
             code_folder: self.code_folder.clone(),
             system_memory: tree::machine_memory(),
             domain: 0,
-            root_bus,
+            root_bus: places.root,
             links: self.gpus.links,
+            numa_nodes: board.numa_nodes,
+            numa_distance: board.numa_distance,
             paths: Vec::new(),
         };
         prepared.paths = tree::paths(&prepared);
@@ -50,7 +94,6 @@ impl ExecOptions {
 mod tests {
     use std::fs;
 
-    use belfry_device::GpuConfig;
     use belfry_kfd_hosted::Links;
     use belfry_kfd_hosted::prepared::{CARD_FILE, PreparedCard, Wait};
     use belfry_machine::Gpus;
@@ -116,6 +159,73 @@ mod tests {
             assert_eq!(whole(&by_bus), whole(&tree.join(device)), "{number}");
             assert_eq!(read(&format!("{device}/numa_node")), "0\n");
         }
+    }
+
+    #[test]
+    fn tree_of_a_board_has_its_switches_and_memory_nodes() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut options = options(3);
+        let switches = vec![vec![0, 2]];
+        options.gpus.board = Board { switches, at_node: vec![0, 1, 0], numa_nodes: 2, numa_distance: 32 };
+        let settings = options.settings().unwrap();
+        let tree = tree::publish(folder.path(), &settings).unwrap();
+        let read = |path: &str| {
+            fs::read_to_string(tree.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+        };
+        let cards: Vec<PreparedCard> = serde_json::from_str(&read(CARD_FILE)).unwrap();
+        let parts: Vec<Vec<&str>> = cards.iter().map(|card| card.device.split('/').collect()).collect();
+        // The root bus, then one port, or the switch's three.
+        assert_eq!([parts[0].len(), parts[1].len(), parts[2].len()], [7, 5, 7]);
+        assert_eq!(parts[0][..5], parts[2][..5]);
+        assert!(parts[0][5] != parts[2][5] && parts[1][3] != parts[0][3]);
+        let port = parts[0][..4].join("/");
+        let last = |gpu: usize| settings.gpus[gpu].location_id >> 8;
+        for (bridge, ids, behind) in [
+            (port.clone(), "0x1022", last(0).max(last(2))),
+            (parts[0][..5].join("/"), "0x15b3", last(0).max(last(2))),
+            (parts[2][..6].join("/"), "0x15b3", last(2)),
+        ] {
+            assert_eq!(read(&format!("{bridge}/class")), "0x060400\n");
+            assert_eq!(read(&format!("{bridge}/vendor")), format!("{ids}\n"));
+            let first: u32 = read(&format!("{bridge}/secondary_bus_number")).trim().parse().unwrap();
+            let most: u32 = read(&format!("{bridge}/subordinate_bus_number")).trim().parse().unwrap();
+            assert!((first..=most).contains(&behind), "{bridge}: {first} to {most} without {behind}");
+            assert!(tree.join(format!("sys/class/pci_bus/0000:{first:02x}")).exists(), "{bridge}");
+        }
+        for (card, node) in cards.iter().zip([0, 1, 0]) {
+            assert_eq!(read(&format!("{}/numa_node", card.device)), format!("{node}\n"));
+        }
+        assert_eq!(read("sys/devices/system/node/online"), "0-1\n");
+        assert_eq!(read("sys/devices/system/node/node1/distance"), "32 10\n");
+        assert!(settings.paths.iter().any(|path| path == "/sys/devices/system/node"));
+        let nodes = tree.join("sys/class/kfd/kfd/topology/nodes");
+        assert_eq!(fs::read_dir(nodes).unwrap().count(), 5);
+    }
+
+    #[test]
+    fn tree_of_different_chips_has_each_with_its_own_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut options = options(2);
+        let chip = &belfry_device::chip::gfx942::MODEL;
+        options.gpus.others[0] = GpuConfig { chip, vram_size: 128 << 20, ..options.gpus.first.clone() };
+        let settings = options.settings().unwrap();
+        let tree = tree::publish(folder.path(), &settings).unwrap();
+        for (card, id, version, vram) in
+            [(0, "0x744c", 110_000, 64u64 << 20), (1, "0x74a1", 90_402, 128 << 20)]
+        {
+            let read = |path: &str| fs::read_to_string(tree.join(path)).unwrap();
+            assert_eq!(read(&format!("sys/class/drm/card{card}/device/device")), format!("{id}\n"));
+            let node = format!("sys/class/kfd/kfd/topology/nodes/{}", card + 1);
+            assert!(read(&format!("{node}/properties")).contains(&format!("gfx_target_version {version}\n")));
+            assert!(
+                read(&format!("{node}/mem_banks/0/properties")).contains(&format!("size_in_bytes {vram}\n"))
+            );
+        }
+        let names = settings
+            .configs(false)
+            .into_iter()
+            .map(|config| (config.gpu.chip.name, config.gpu.vram_size >> 20));
+        assert_eq!(names.collect::<Vec<_>>(), [("gfx1100", 64), ("gfx942", 128)]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use belfry_kfd_hosted::card::{self, Card, Figures, HIVE_ID, Source};
+use belfry_kfd_hosted::card::{self, Card, Figures, Source};
 use belfry_kfd_hosted::prepared::{
     CARD_FILE, Prepared, PreparedCard, PreparedGpu, SETTINGS_FILE, SHARED_SIZE, card_path, hwmon, shared_file,
 };
@@ -24,14 +24,14 @@ const KFD: &str = "sys/devices/virtual/kfd/kfd";
 /// Device numbers of `/dev/kfd`, whose major is any that is free.
 const KFD_NUMBER: &str = "235:0";
 
-/// Finds the numbers of PCI buses that this machine does not have: a root bus, and one behind it for each GPU.
-pub(super) fn free_buses(gpus: usize) -> (u8, Vec<u8>) {
+/// Finds the numbers of PCI buses that this machine does not have: a root bus, and so many behind it.
+pub(super) fn free_buses(behind: usize) -> (u8, Vec<u8>) {
     const ALL: std::ops::RangeInclusive<u8> = 0xc2..=0xfe;
     let is_free = |bus: &u8| !signs_of_bus(*bus).iter().any(|path| path.exists());
-    let mut free: Vec<u8> = ALL.filter(is_free).take(1 + gpus).collect();
-    if free.len() <= gpus {
+    let mut free: Vec<u8> = ALL.filter(is_free).take(1 + behind).collect();
+    if free.len() <= behind {
         // A machine with so many buses gets others in place of its own.
-        free = ALL.take(1 + gpus).collect();
+        free = ALL.take(1 + behind).collect();
     }
     (free.remove(0), free)
 }
@@ -43,8 +43,12 @@ fn signs_of_bus(bus: u8) -> [PathBuf; 2] {
 
 /// Returns the same of the buses of all GPUs.
 pub(super) fn signs_of_buses(settings: &Prepared) -> Vec<PathBuf> {
-    let buses = std::iter::once(settings.root_bus).chain(settings.gpus.iter().map(bus_of));
-    buses.flat_map(signs_of_bus).collect()
+    let bridges = settings.gpus.iter().flat_map(|gpu| gpu.bridges.iter().map(|&at| bus_at(at)));
+    let mut buses: Vec<u8> =
+        std::iter::once(settings.root_bus).chain(bridges).chain(settings.gpus.iter().map(bus_of)).collect();
+    buses.sort_unstable();
+    buses.dedup();
+    buses.into_iter().flat_map(signs_of_bus).collect()
 }
 
 /// Returns the bytes of memory of this machine, in whole megabytes.
@@ -54,9 +58,14 @@ pub(super) fn machine_memory() -> u64 {
     (total & !0xf_ffff).max(256 << 20)
 }
 
-/// Returns the PCI address of a function 0.
-fn address(bus: u8, device: usize) -> String {
-    format!("0000:{bus:02x}:{device:02x}.0")
+/// Returns the PCI address of the function at a location.
+fn address(location: u32) -> String {
+    format!("0000:{:02x}:{:02x}.{}", bus_at(location), location >> 3 & 0x1f, location & 7)
+}
+
+/// Returns the bus of a location.
+fn bus_at(location: u32) -> u8 {
+    (location >> 8) as u8
 }
 
 /// Returns the directory of the root bus, without a slash in front.
@@ -64,15 +73,15 @@ fn root(settings: &Prepared) -> String {
     format!("sys/devices/pci0000:{:02x}", settings.root_bus)
 }
 
-/// Returns the directory of the bridge that a GPU is behind, which is the root bus's device with its number from 1 on.
-fn bridge(settings: &Prepared, number: usize) -> String {
-    format!("{}/{}", root(settings), address(settings.root_bus, number + 1))
+/// Returns the directory of the last one of bridges from the root bus on.
+fn below(settings: &Prepared, bridges: &[u32]) -> String {
+    bridges.iter().fold(root(settings), |above, &bridge| format!("{above}/{}", address(bridge)))
 }
 
 /// Returns the directory of a GPU's PCI device.
 fn device(settings: &Prepared, number: usize) -> String {
-    let bus = settings.gpus.get(number).map_or(0, bus_of);
-    format!("{}/{}", bridge(settings, number), address(bus, 0))
+    let Some(gpu) = settings.gpus.get(number) else { return root(settings) };
+    format!("{}/{}", below(settings, &gpu.bridges), address(gpu.location_id))
 }
 
 /// Lists the paths that are looked up in the prepared directory instead of this machine.
@@ -89,7 +98,7 @@ pub(super) fn paths(settings: &Prepared) -> Vec<String> {
     .map(str::to_owned)
     .into();
     paths.push(format!("/{}", root(settings)));
-    paths.extend(pci::own_nodes().map(|place| format!("/{place}")));
+    paths.extend(pci::own_nodes(settings.numa()).map(|place| format!("/{place}")));
     // Whole lists, so that the GPU is seen in them.
     paths.extend(pci::LISTS.map(|list| format!("/{list}")));
     let minors = settings.render_minors().flat_map(|render| [card_number(render), render]);
@@ -103,7 +112,7 @@ pub(super) fn paths(settings: &Prepared) -> Vec<String> {
 
 /// Returns the bus of a GPU.
 fn bus_of(gpu: &PreparedGpu) -> u8 {
-    (gpu.location_id >> 8) as u8
+    bus_at(gpu.location_id)
 }
 
 /// Returns the number of the node for displays beside a render node, which is also its minor number.
@@ -211,6 +220,7 @@ impl Tree<'_> {
         self.hive(&cards)?;
         self.file(CARD_FILE, serde_json::to_vec(&cards)?)?;
         self.file("sys/class/drm/version", "drm 1.1.0 20060810\n")?;
+        self.bridges(&machine)?;
         self.root_bus()?;
         self.pci_lists()
     }
@@ -271,13 +281,23 @@ impl Tree<'_> {
         Ok(PreparedCard { card, device })
     }
 
-    /// Writes the directory of a hive, which the first card has and the others lead to (`amdgpu_xgmi_sysfs_add_dev_info`).
+    /// Writes the directory of each hive, which its first card has and the others lead to (`amdgpu_xgmi_sysfs_add_dev_info`).
     fn hive(&self, cards: &[PreparedCard]) -> Result<(), ExecError> {
-        let mut of_hive = cards.iter().filter(|card| card.card.hive_nodes > 0);
-        let Some(first) = of_hive.next() else { return Ok(()) };
+        let mut left: Vec<_> = cards.iter().filter(|card| card.card.hive_nodes > 0).collect();
+        while let Some(hive) = left.first().map(|first| first.card.hive) {
+            let (of_hive, others): (Vec<_>, Vec<_>) =
+                left.into_iter().partition(|card| card.card.hive == hive);
+            self.hive_of(&of_hive)?;
+            left = others;
+        }
+        Ok(())
+    }
+
+    fn hive_of(&self, cards: &[&PreparedCard]) -> Result<(), ExecError> {
+        let Some(first) = cards.first() else { return Ok(()) };
         let hive = format!("{}/xgmi_hive_info", first.device);
-        self.file(&format!("{hive}/xgmi_hive_id"), format!("{HIVE_ID}\n"))?;
-        for (number, card) in (1..).zip(std::iter::once(first).chain(of_hive)) {
+        self.file(&format!("{hive}/xgmi_hive_id"), format!("{}\n", first.card.hive_name()))?;
+        for (number, card) in (1..).zip(cards) {
             self.link(&format!("{hive}/node{number}"), &card.device)?;
             if number > 1 {
                 self.link(&format!("{}/xgmi_hive_info", card.device), &hive)?;

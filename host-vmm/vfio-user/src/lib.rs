@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use belfry_abi::pci;
 use belfry_device::memory::Links;
-use belfry_device::{Gpu, GpuConfig, Processors, ResetKind, Resources, Rom};
+use belfry_device::{Gpu, GpuConfig, ResetKind, Resources, Rom};
 use vm_memory::{GuestMemoryAtomic, GuestMemoryMmap};
 
 use bar_memory::BarMemory;
@@ -152,15 +152,9 @@ pub fn serve_gpus<'a>(
     links: Links,
     doorbell: DoorbellMode,
 ) -> Result<Vec<Server<GpuFunction>>, SetupError> {
-    let gpus: Vec<_> = gpus.into_iter().collect();
-    let hive = GpuConfig::hive_of(links, gpus.iter().map(|(_, config)| config));
-    let processors = Processors::default();
-    let numbered = gpus.into_iter().enumerate().map(|(number, (path, config))| {
-        let hive = hive.as_ref().and_then(|places| places.get(number).copied());
-        let number = u8::try_from(number).unwrap_or(u8::MAX);
-        let processors = Some(processors.clone());
-        serve_gpu(path, GpuConfig { number, hive, processors, ..config }, doorbell)
-    });
+    let (paths, gpus): (Vec<_>, Vec<_>) = gpus.into_iter().unzip();
+    let numbered = paths.into_iter().zip(GpuConfig::of_machine(links, gpus));
+    let numbered = numbered.map(|(path, config)| serve_gpu(path, config, doorbell));
     let servers = numbered.collect::<Result<Vec<_>, _>>()?;
     Gpu::connect(&servers.iter().map(|server| &*server.function().gpu).collect::<Vec<_>>())?;
     Ok(servers)

@@ -40,6 +40,9 @@ const fn of_ecc(path: &'static str, source: Source, show: Show) -> File {
     File { path, source, show, store: None, of: Cards::Instinct }
 }
 
+/// Most cards of a hive: those of further hives have names that follow.
+const MOST_OF_HIVE: u32 = 8;
+
 /// A file of cards that are a hive (`amdgpu_xgmi.c`).
 const fn of_hive(path: &'static str, show: Show) -> File {
     File { path, source: Fixed, show, store: None, of: Cards::Hive }
@@ -181,7 +184,7 @@ pub static FILES: &[File] = &[
     of_ecc("ras/features", Fixed, |_, _| line("feature mask: 0x1")),
     of_ecc("ras/umc_err_count", Memory, memory_errors),
     // The name of a card whose hive no PSP has named (`amdgpu_xgmi_add_device`).
-    of_hive("xgmi_device_id", |card, _| line(HIVE_ID + u64::from(card.hive_node))),
+    of_hive("xgmi_device_id", |card, _| line(HIVE_ID + u64::from(card.hive * MOST_OF_HIVE + card.hive_node))),
     of_hive("xgmi_physical_id", |card, _| line(card.hive_node)),
     // Each card is linked with each other one.
     of_hive("xgmi_num_hops", |card, _| in_hive(card, 1)),

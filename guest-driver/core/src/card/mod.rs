@@ -39,6 +39,8 @@ pub struct Card {
     pub partitioned_xccs: u32,
     /// Partitions that there are; of this alone, another driver's write tells.
     pub partitions: u32,
+    /// Number of the hive that it is in.
+    pub hive: u32,
     /// Place among the cards of a hive.
     pub hive_node: u32,
     /// Cards of the hive; 0 for a card that is in none.
@@ -135,6 +137,14 @@ enum Cards {
     Instinct,
     /// Cards of a hive.
     Hive,
+}
+
+impl Card {
+    /// Returns the name of the hive that it is in.
+    #[must_use]
+    pub fn hive_name(&self) -> u64 {
+        HIVE_ID + u64::from(self.hive)
+    }
 }
 
 impl File {

@@ -22,6 +22,7 @@ const CARD: Card = Card {
     sdma_version: 20,
     partitioned_xccs: 8,
     partitions: 2,
+    hive: 0,
     hive_node: 1,
     hive_nodes: 3,
 };

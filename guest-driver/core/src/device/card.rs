@@ -28,6 +28,7 @@ impl<O: Os> Device<O> {
             sdma_version: product.sdma_fw_version,
             partitioned_xccs: if self.hw.asic().partitions { self.config.xccs.max(1) } else { 0 },
             partitions: self.nodes().count(),
+            hive: self.config.hive.map_or(0, |hive| hive.id),
             hive_node: self.config.hive.map_or(0, |hive| hive.node),
             hive_nodes: self.config.hive.map_or(0, |hive| hive.nodes),
         }

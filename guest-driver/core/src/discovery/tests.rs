@@ -128,7 +128,7 @@ fn place_in_a_hive_is_what_the_registers_say_or_refused() {
     };
     assert_eq!((of(0, 0, 0), of(0, 0, SIZE)), (Ok(None), Ok(None)), "one that is alone");
     for (region, last) in [(0, 1), (1, 1), (7, 7)] {
-        let hive = Hive { node: region, nodes: last + 1, segment: u64::from(SIZE) << 24 };
+        let hive = Hive { id: 0, node: region, nodes: last + 1, segment: u64::from(SIZE) << 24 };
         assert_eq!(of(region, last, SIZE), Ok(Some(hive)));
         assert_eq!(hive.base(), u64::from(region * SIZE) << 24);
     }

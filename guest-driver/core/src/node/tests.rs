@@ -16,6 +16,8 @@ const INFO: DeviceInfo = DeviceInfo {
     location_id: 0x300,
     render_minor: 128,
     partition_minors: [0; 7],
+    numa_node: 0,
+    hive: 0,
 };
 
 /// A GPU of so many graphics cores, each of which has another number of compute units, and two SDMA engines.

@@ -25,6 +25,10 @@ pub struct DeviceInfo {
     pub render_minor: u32,
     /// Minor numbers of the render nodes of partitions after the first, 0 for those that there are not.
     pub partition_minors: [u32; MAX_PARTITIONS - 1],
+    /// Memory node that it is at, one of [`Os::numa`](super::Os::numa) (`pcibus_to_node`).
+    pub numa_node: u32,
+    /// Number of its hive among those of the machine, where the system knows of several.
+    pub hive: u32,
 }
 
 /// Partitions that a GPU can have, each with a render node (`MAX_XCP`).

@@ -3,7 +3,9 @@
 //!
 //! | nodes | directory | as Linux has it |
 //! | --- | --- | --- |
-//! | processors and a node of a GPU | `io_links` | always |
+//! | processors and a node of a GPU at the same memory node | `io_links` | always |
+//! | processors and a node of a GPU at other memory nodes | `p2p_links` | always (`kfd_create_indirect_link_prop`) |
+//! | processors at two memory nodes | `io_links` | always (`kfd_fill_iolink_info_for_cpu`) |
 //! | partitions of one GPU | `io_links` | always |
 //! | nodes of two GPUs of a hive | `io_links` | always |
 //! | nodes of two other GPUs | `p2p_links` | with `CONFIG_HSA_AMD_P2P` and GPUs that reach each other over the bus |
@@ -16,7 +18,10 @@ use belfry_abi::kfd::topology::{
 };
 
 use super::{Entry, Machine, Place};
-use crate::os::Os;
+use crate::os::{Function as _, Os};
+
+/// Type of a link between processors of AMD (`kfd_crat.h`).
+const CRAT_IOLINK_TYPE_HYPERTRANSPORT: u32 = 1;
 
 /// Weight of a hop on the bus.
 const BUS_WEIGHT: u32 = 20;
@@ -80,9 +85,38 @@ fn bus<O: Os>(to: u32, gpu: Entry<'_, O>, flags: u32) -> Link {
     }
 }
 
-/// The link from a GPU by way of the processors to another one.
-fn peer<O: Os>(to: u32, from: Entry<'_, O>) -> Link {
-    Link { weight: 2 * BUS_WEIGHT, engines: 0, ..bus(to, from, CRAT_IOLINK_FLAGS_NON_COHERENT) }
+/// Returns the memory node of a GPU, which is the number of its processors' node.
+fn near<O: Os>(machine: &Machine<O>, gpu: Entry<'_, O>) -> u32 {
+    let node = gpu.device.hw.function().device_info().numa_node;
+    // Linux takes the first node for a bus that is at none.
+    if node < machine.numa.nodes { node } else { 0 }
+}
+
+/// The link from processors to those at another memory node. Linux says nothing of its bandwidth.
+fn processors<O: Os>(machine: &Machine<O>, to: u32) -> Link {
+    Link {
+        to,
+        kind: CRAT_IOLINK_TYPE_HYPERTRANSPORT,
+        weight: machine.numa.distance,
+        bandwidth: (0, 0),
+        engines: 0,
+        flags: CRAT_IOLINK_FLAGS_ENABLED,
+    }
+}
+
+/// The link between a GPU and processors at another memory node than its own, in one direction.
+fn far<O: Os>(machine: &Machine<O>, (to, gpu): (u32, Entry<'_, O>), flags: u32) -> Link {
+    let weight = BUS_WEIGHT + machine.numa.distance;
+    Link { weight, bandwidth: (0, 0), engines: 0, ..bus(to, gpu, flags) }
+}
+
+/// The link from a GPU by way of the processors to another one (`kfd_add_peer_prop`).
+fn peer<O: Os>(machine: &Machine<O>, (to, from): (u32, Entry<'_, O>), other: Entry<'_, O>) -> Link {
+    let direct = Link { weight: 2 * BUS_WEIGHT, engines: 0, ..bus(to, from, CRAT_IOLINK_FLAGS_NON_COHERENT) };
+    if near(machine, from) == near(machine, other) {
+        return direct;
+    }
+    Link { weight: direct.weight + machine.numa.distance, bandwidth: (0, 0), ..direct }
 }
 
 /// A link of XGMI: between partitions of a GPU, or between GPUs of a hive.
@@ -111,6 +145,7 @@ fn xgmi_engines<O: Os>(from: Entry<'_, O>, other: Entry<'_, O>) -> u32 {
     let (near, far) = (sdma.pcie_engines(), sdma.engines() - sdma.pcie_engines());
     let hives = [from, other].map(|gpu| gpu.device.config.hive);
     if let [Some(own), Some(there)] = hives
+        && own.id == there.id
         && own.nodes == GPUS_WITH_ENGINES
         && from.nodes.count() == 1
         && far >= ENGINES_OF_HIVE
@@ -122,12 +157,16 @@ fn xgmi_engines<O: Os>(from: Entry<'_, O>, other: Entry<'_, O>) -> u32 {
 }
 
 /// The link from a node of a GPU to that of another one or another partition, and whether it is in `p2p_links`.
-fn between<O: Os>(to: u32, from: Entry<'_, O>, other: Entry<'_, O>) -> Option<(Link, bool)> {
+fn between<O: Os>(
+    machine: &Machine<O>,
+    (to, from): (u32, Entry<'_, O>),
+    other: Entry<'_, O>,
+) -> Option<(Link, bool)> {
     let (own, there) = (&from.device.hw, &other.device.hw);
-    if from.device.number == other.device.number || own.is_in_hive() && there.is_in_hive() {
+    if from.device.number == other.device.number || own.shares_hive(there) {
         return Some((xgmi(to, from, other), false));
     }
-    own.os().has_peers().then(|| (peer(to, from), true))
+    own.os().has_peers().then(|| (peer(machine, (to, from), other), true))
 }
 
 /// The links from a node of a GPU to others that are, or are not, in `p2p_links`.
@@ -136,27 +175,40 @@ fn among_gpus<O: Os>(
     (from, number): (Entry<'_, O>, u32),
     over_bus: bool,
 ) -> impl Iterator<Item = Link> {
-    let others = (1u32..).zip(machine.gpus()).filter(move |(to, _)| *to != number);
+    let others = machine.numbered().filter(move |(to, _)| *to != number);
     others
-        .filter_map(move |(to, other)| between(to, from, other))
+        .filter_map(move |(to, other)| between(machine, (to, from), other))
         .filter_map(move |(link, is_over_bus)| (is_over_bus == over_bus).then_some(link))
 }
 
 /// Links of a node's `io_links`.
 pub(super) fn io_links<O: Os>(machine: &Machine<O>, (place, number): (Place<'_, O>, u32)) -> Vec<Link> {
     match place {
-        Place::Processors => {
-            let each = (1u32..).zip(machine.gpus());
-            each.map(|(to, gpu)| bus(to, gpu, CRAT_IOLINK_FLAGS_NON_COHERENT)).collect()
+        Place::Processors(node) => {
+            let others = (0..machine.numa.nodes).filter(|&other| other != node);
+            let gpus = machine.numbered().filter(|(_, gpu)| near(machine, *gpu) == node);
+            let down = gpus.map(|(to, gpu)| bus(to, gpu, CRAT_IOLINK_FLAGS_NON_COHERENT));
+            others.map(|to| processors(machine, to)).chain(down).collect()
         }
         Place::Gpu(from) => {
-            core::iter::once(bus(0, from, 0)).chain(among_gpus(machine, (from, number), false)).collect()
+            let up = bus(near(machine, from), from, 0);
+            core::iter::once(up).chain(among_gpus(machine, (from, number), false)).collect()
         }
     }
 }
 
 /// Links of a node's `p2p_links`.
 pub(super) fn p2p_links<O: Os>(machine: &Machine<O>, (place, number): (Place<'_, O>, u32)) -> Vec<Link> {
-    let Place::Gpu(from) = place else { return Vec::new() };
-    among_gpus(machine, (from, number), true).collect()
+    match place {
+        Place::Processors(node) => {
+            let gpus = machine.numbered().filter(|(_, gpu)| near(machine, *gpu) != node);
+            gpus.map(|of| far(machine, of, CRAT_IOLINK_FLAGS_NON_COHERENT)).collect()
+        }
+        Place::Gpu(from) => {
+            let own = near(machine, from);
+            let others = (0..machine.numa.nodes).filter(|&to| to != own);
+            let up = others.map(|to| far(machine, (to, from), 0));
+            up.chain(among_gpus(machine, (from, number), true)).collect()
+        }
+    }
 }

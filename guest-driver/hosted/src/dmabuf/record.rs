@@ -5,16 +5,18 @@ use belfry_kfd_core::os::{AllocFlags, PAGE_SIZE};
 use super::metadata;
 
 /// First bytes of a record; the last one is its version.
-const MAGIC: [u8; 16] = *b"belfry DMA-buf\0\x02";
-/// Bytes before the parts: the magic, the size, the flags, the number of parts, the key, the flags of IPC handles, and
-/// the metadata that programs have attached.
+const MAGIC: [u8; 16] = *b"belfry DMA-buf\0\x03";
+/// Bytes before the parts: the magic, the size, the flags, the number of parts, the key, the flags of IPC handles, the number of the GPU,
+/// and the metadata that programs have attached.
 pub(super) const HEAD: usize = METADATA + metadata::BYTES;
 /// Offset in a record of the data that programs have attached.
-pub(super) const METADATA: usize = 40;
+pub(super) const METADATA: usize = 48;
 /// Bytes at the beginning that make a record one.
 pub(super) const NAME: usize = MAGIC.len();
 /// Offset in a record of the flags of IPC handles, which are written later than the rest.
 pub(super) const IPC_FLAGS: usize = 36;
+/// Offset in a record of the GPU's number.
+const GPU: usize = 40;
 /// Bytes of a part: where it begins in the file, and its length.
 pub(super) const PART: usize = 16;
 /// Most parts that memory may have: each of them is a mapping of its own, and Linux limits a process's mappings.
@@ -34,6 +36,8 @@ pub(super) struct Record {
     pub(super) key: u32,
     /// Flags that importers of an IPC handle see.
     pub(super) ipc_flags: u32,
+    /// Number of the GPU in its machine.
+    pub(super) gpu: u8,
     /// Places in the file and lengths, in the order of the memory.
     pub(super) parts: Vec<(u64, u64)>,
 }
@@ -65,6 +69,7 @@ impl Record {
         bytes.extend((self.parts.len() as u32).to_le_bytes());
         bytes.extend(self.key.to_le_bytes());
         bytes.extend(self.ipc_flags.to_le_bytes());
+        bytes.extend(u64::from(self.gpu).to_le_bytes());
         bytes.resize(HEAD, 0);
         for (at, len) in &self.parts {
             bytes.extend(at.to_le_bytes());
@@ -83,6 +88,7 @@ impl Record {
             return None;
         }
         let (key, ipc_flags) = (word(bytes, 32)?, word(bytes, IPC_FLAGS)?);
+        let gpu = u8::try_from(quad(bytes, GPU)?).ok()?;
         let mut parts = Vec::with_capacity(len / PART);
         let mut sum = 0u64;
         for part in bytes.get(HEAD..HEAD + len)?.chunks_exact(PART) {
@@ -98,7 +104,7 @@ impl Record {
         if sum > file_len {
             return None;
         }
-        (sum == size).then_some(Self { size, flags, key, ipc_flags, parts })
+        (sum == size).then_some(Self { size, flags, key, ipc_flags, gpu, parts })
     }
 }
 
@@ -111,7 +117,7 @@ mod tests {
     fn record() -> Record {
         let parts = vec![(0x4000, 0x2000), (0x1000, 0x1000)];
         let flags = AllocFlags::VRAM | AllocFlags::PUBLIC;
-        Record { size: 0x3000, flags, key: 77, ipc_flags: 5, parts }
+        Record { size: 0x3000, flags, key: 77, ipc_flags: 5, gpu: 3, parts }
     }
 
     #[test]

@@ -115,32 +115,37 @@ impl Recipe {
         RECIPES.iter().map(|BuiltIn { name, text, .. }| Self::parse(name, text)).collect()
     }
 
-    /// The recipe whose tree has `program` in `/usr/bin` or among [`PROGRAMS_OF_ROCM`], and a ROCm that knows `chip`; none
-    /// if no recipe promises both.
+    /// The recipe whose tree has `program` in `/usr/bin` or among [`PROGRAMS_OF_ROCM`], and a ROCm that knows all of
+    /// `chips`; none if no recipe promises both.
     ///
     /// # Errors
     ///
     /// A recipe that cannot be read.
-    pub fn with_program(program: &str, chip: &str) -> Result<Option<Self>, RootFsError> {
-        Self::first_promising(chip, |path| {
+    pub fn with_program(program: &str, chips: &[&str]) -> Result<Option<Self>, RootFsError> {
+        Self::first_promising(chips, |path| {
             let own = path.strip_prefix(PROGRAMS_OF_ROCM).and_then(|rest| rest.strip_prefix('/'));
             let own = own.and_then(|rest| rest.split_once('/')).map(|(_package, name)| name);
             own.or_else(|| path.strip_prefix("usr/bin/")) == Some(program)
         })
     }
 
-    /// The recipe that promises a file of this path below the root, and a ROCm that knows `chip`; none if no recipe does.
+    /// The recipe that promises a file of this path below the root, and a ROCm that knows all of `chips`; none if no recipe
+    /// does.
     ///
     /// # Errors
     ///
     /// A recipe that cannot be read.
-    pub fn with_file(file: &str, chip: &str) -> Result<Option<Self>, RootFsError> {
-        Self::first_promising(chip, |path| path == file)
+    pub fn with_file(file: &str, chips: &[&str]) -> Result<Option<Self>, RootFsError> {
+        Self::first_promising(chips, |path| path == file)
     }
 
-    /// The first recipe for a chip with a promised path that is as wanted.
-    fn first_promising(chip: &str, is_wanted: impl Fn(&str) -> bool) -> Result<Option<Self>, RootFsError> {
-        for BuiltIn { name, text, .. } in RECIPES.iter().filter(|known| known.chips.contains(&chip)) {
+    /// The first recipe for these chips with a promised path that is as wanted.
+    fn first_promising(
+        chips: &[&str],
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Result<Option<Self>, RootFsError> {
+        let knows = |known: &&BuiltIn| chips.iter().all(|chip| known.chips.contains(chip));
+        for BuiltIn { name, text, .. } in RECIPES.iter().filter(knows) {
             let recipe = Self::parse(name, text)?;
             if recipe.promises.iter().any(|path| is_wanted(path)) {
                 return Ok(Some(recipe));
@@ -255,7 +260,7 @@ mod tests {
 
     #[test]
     fn program_is_found_in_the_first_recipe_whose_rocm_knows_the_chip() {
-        let found = |program, chip| Recipe::with_program(program, chip).unwrap().map(|recipe| recipe.name);
+        let found = |program, chip| Recipe::with_program(program, &[chip]).unwrap().map(|recipe| recipe.name);
         for (chip, name) in [("gfx1100", "rocm"), ("gfx942", "rocm"), ("gfx1201", "rocm-sid")] {
             for program in ["rocminfo", "hipcc", "clinfo"] {
                 assert_eq!(found(program, chip).as_deref(), Some(name), "{program} on {chip}");
@@ -263,9 +268,11 @@ mod tests {
         }
         for chip in ["gfx1100", "gfx942", "gfx1201"] {
             assert_eq!(found("rccl-UnitTests", chip).as_deref(), Some("rccl"), "a package's own program");
-            let file = Recipe::with_file("usr/include/rccl/rccl.h", chip).unwrap();
+            let file = Recipe::with_file("usr/include/rccl/rccl.h", &[chip]).unwrap();
             assert_eq!(file.map(|recipe| recipe.name).as_deref(), Some("rccl"));
         }
+        let all = Recipe::with_program("hipcc", &["gfx1100", "gfx942", "gfx1201"]).unwrap();
+        assert_eq!(all.map(|recipe| recipe.name).as_deref(), Some("rocm-sid"));
         for (program, chip) in [("librccl1-tests/rccl-UnitTests", "gfx942"), ("librccl1-tests", "gfx942")] {
             assert_eq!(found(program, chip), None, "{program}");
         }

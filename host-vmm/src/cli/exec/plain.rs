@@ -2,13 +2,12 @@
 
 use std::ffi::OsString;
 
-use belfry_device::{GpuConfig, Matrices, Tier, chip};
-use belfry_kfd_hosted::Links;
+use belfry_device::{GpuConfig, Matrices, Tier};
 use belfry_kfd_hosted::prepared::Wait;
 
 use super::{
-    CodeCacheArg, ExecArgs, ExecRecordArgs, FaultFlags, InspectFlags, ProfileArgs, SanitizeArgs, TraceArgs,
-    gpus, parse_size,
+    CodeCacheArg, ExecArgs, ExecRecordArgs, FaultFlags, GpusArgs, InspectFlags, LinksArg, ProfileArgs,
+    SanitizeArgs, TraceArgs, gpus, parse_size,
 };
 
 /// Parses options that are complete and correct; `None` if clap has an error or a help text to print, or knows
@@ -19,9 +18,8 @@ pub(super) fn plain(options: &[OsString]) -> Option<ExecArgs> {
     let mut args = ExecArgs {
         root: None,
         image: None,
-        chip: chip::DEFAULT.name.to_owned(),
-        gpus: 1,
-        links: None,
+        chip: Vec::new(),
+        gpus: GpusArgs::default(),
         cus: GpuConfig::default().cus,
         vram: 1 << 30,
         workers: None,
@@ -72,13 +70,15 @@ pub(super) fn plain(options: &[OsString]) -> Option<ExecArgs> {
         if value.is_empty() || value.starts_with('-') || seen.contains(&name) {
             return None;
         }
-        seen.push(name);
+        if name != "--chip" {
+            seen.push(name);
+        }
         match name {
             "--root" => args.root = Some(value.into()),
             "--image" => args.image = Some(value.to_owned()),
-            "--chip" => args.chip = value.to_owned(),
-            "--gpus" => args.gpus = gpus::count(value)?,
-            "--links" => args.links = Some(Links::named(value)?),
+            "--chip" => args.chip.push(value.to_owned()),
+            "--gpus" => args.gpus.gpus = Some(gpus::count(value)?),
+            "--links" => args.gpus.links = Some(LinksArg::parse(value).ok()?),
             "--cus" => args.cus = value.parse().ok()?,
             "--vram" => args.vram = parse_size(value).ok()?,
             "--workers" => args.workers = Some(value.parse().ok()?),

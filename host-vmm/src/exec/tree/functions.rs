@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use belfry_kfd_hosted::HostedGpu;
 use belfry_kfd_hosted::prepared::PreparedGpu;
+use belfry_kfd_hosted::{HostedGpu, HostedMachine};
 
-use super::{ExecError, Tree, address, bridge, bus_of, device, pci, root};
+use super::{ExecError, Tree, address, below, bus_at, bus_of, device, pci, root};
 
 /// Number of the PCI Express capability, and places of registers in it.
 const EXPRESS: u8 = 0x10;
@@ -48,18 +48,50 @@ fn link(config: &[u8; 256]) -> Option<[u16; 2]> {
     None
 }
 
-/// Returns the configuration space of the bridge to a bus, whose link is that of the function behind it.
-fn bridge_config((primary, secondary): (u8, u8), gpu: &[u8; 256]) -> [u8; 256] {
+/// A bridge, or a port of a switch.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Bridge {
+    /// Buses above and below it, and the last one that is behind it.
+    buses: [u8; 3],
+    /// Its port type in the PCI Express capability (`PCI_EXP_TYPE_*`).
+    port: u8,
+}
+
+/// Types of the ports above a GPU, from the root bus on.
+const PORTS: [u8; 3] = [ROOT_PORT, 5, 6];
+const ROOT_PORT: u8 = 4;
+
+impl Bridge {
+    /// Returns the identifiers of vendor and device: those above an MI300X (RCCL `topo_8p_940.xml`).
+    fn ids(&self) -> (u16, u16) {
+        if self.port == ROOT_PORT { (0x1022, 0x1500) } else { (0x15b3, 0x1979) }
+    }
+}
+
+/// Returns the configuration space of a bridge, whose link is that of the function behind it.
+fn bridge_config(bridge: &Bridge, gpu: &[u8; 256]) -> [u8; 256] {
     const CAPABILITY: usize = 0x40;
     let mut config = [0; 256];
-    // Ids of a bridge above an MI300X (RCCL `topo_8p_940.xml`); memory and bus master; a list of capabilities; class and header of a bridge.
-    config[..16].copy_from_slice(&[0x22, 0x10, 0, 0x15, 6, 0, 0x10, 0, 0, 0, 4, 6, 0, 0, 1, 0]);
-    config[0x18..0x1b].copy_from_slice(&[primary, secondary, secondary]);
+    // Memory and bus master; a list of capabilities; class and header of a bridge.
+    config[4..16].copy_from_slice(&[6, 0, 0x10, 0, 0, 0, 4, 6, 0, 0, 1, 0]);
+    let (vendor, device) = bridge.ids();
+    config[..2].copy_from_slice(&vendor.to_le_bytes());
+    config[2..4].copy_from_slice(&device.to_le_bytes());
+    config[0x18..0x1b].copy_from_slice(&bridge.buses);
     config[0x34] = CAPABILITY as u8;
-    // Version 2, a root port.
-    config[CAPABILITY..CAPABILITY + 4].copy_from_slice(&[EXPRESS, 0, 0x42, 0]);
+    // Version 2.
+    config[CAPABILITY..CAPABILITY + 4].copy_from_slice(&[EXPRESS, 0, bridge.port << 4 | 2, 0]);
     for (at, word) in [LINK_CAPABILITIES, LINK_STATUS].into_iter().zip(link(gpu).unwrap_or_default()) {
         config[CAPABILITY + at..CAPABILITY + at + 2].copy_from_slice(&word.to_le_bytes());
+    }
+    config
+}
+
+/// Returns the configuration space of a GPU.
+fn config_of(gpu: &HostedGpu) -> [u8; 256] {
+    let mut config = [0u8; 256];
+    for (index, dword) in config.chunks_exact_mut(4).enumerate() {
+        gpu.device().config_read(index * 4, dword);
     }
     config
 }
@@ -101,16 +133,13 @@ impl Tree<'_> {
         (number, gpu): (usize, &PreparedGpu),
         hosted: &HostedGpu,
     ) -> Result<(), ExecError> {
-        let (device, address) = (device(self.settings, number), address(bus_of(gpu), 0));
-        let mut config = [0u8; 256];
-        for (index, dword) in config.chunks_exact_mut(4).enumerate() {
-            hosted.device().config_read(index * 4, dword);
-        }
+        let (device, address) = (device(self.settings, number), address(gpu.location_id));
+        let config = config_of(hosted);
         let word = |at: usize| u16::from_le_bytes([config[at], config[at + 1]]);
         let (vendor, id, class, revision) =
             (word(0), word(2), u32::from(word(10)) << 8 | u32::from(config[9]), config[8]);
         let (sub_vendor, sub_device) = (word(0x2c), word(0x2e));
-        let near = pci::near();
+        let near = pci::near(self.settings.numa(), gpu.numa_node);
         for (name, content) in [
             ("vendor", format!("{vendor:#06x}\n")),
             ("device", format!("{id:#06x}\n")),
@@ -150,19 +179,51 @@ impl Tree<'_> {
         self.link(&format!("{device}/driver"), "sys/bus/pci/drivers/amdgpu")?;
         self.link(&format!("{device}/subsystem"), "sys/bus/pci")?;
         self.link(&format!("sys/bus/pci/drivers/amdgpu/{address}"), &device)?;
-        self.link(&format!("sys/bus/pci/devices/{address}"), &device)?;
-        self.bridge(number, bus_of(gpu), &config)
+        self.link(&format!("sys/bus/pci/devices/{address}"), &device)
     }
 
-    /// Writes the bridge between the root bus and a GPU, whose link is that of the GPU, and the GPU's bus.
-    fn bridge(&self, number: usize, bus: u8, gpu: &[u8; 256]) -> Result<(), ExecError> {
-        let root = self.settings.root_bus;
-        let (place, address) = (bridge(self.settings, number), address(root, number + 1));
-        let config = bridge_config((root, bus), gpu);
-        let near = pci::near();
+    /// Writes the bridges between the root bus and the GPUs: the link of each is that of the first GPU behind it.
+    pub(super) fn bridges(&self, machine: &HostedMachine) -> Result<(), ExecError> {
+        let gpus = &self.settings.gpus;
+        let mut written = Vec::new();
+        for (gpu, hosted) in gpus.iter().zip(machine.gpus()) {
+            for depth in 1..=gpu.bridges.len() {
+                let chain = &gpu.bridges[..depth];
+                if written.contains(&chain) {
+                    continue;
+                }
+                written.push(chain);
+                let behind = gpus.iter().filter(|other| other.bridges.starts_with(chain));
+                let buses = behind.flat_map(|other| {
+                    let below = other.bridges[depth..].iter().map(|&bridge| bus_at(bridge));
+                    below.chain([bus_of(other)])
+                });
+                let secondary = gpu.bridges.get(depth).map_or_else(|| bus_of(gpu), |&next| bus_at(next));
+                let bridge = Bridge {
+                    buses: [bus_at(chain[depth - 1]), secondary, buses.max().unwrap_or(secondary)],
+                    port: PORTS.get(depth - 1).copied().unwrap_or(ROOT_PORT),
+                };
+                self.bridge((chain, gpu.numa_node), &bridge, &config_of(hosted))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the last one of bridges from the root bus on, and the bus behind it.
+    fn bridge(
+        &self,
+        (chain, numa_node): (&[u32], u32),
+        bridge: &Bridge,
+        gpu: &[u8; 256],
+    ) -> Result<(), ExecError> {
+        let (place, address) =
+            (below(self.settings, chain), chain.last().map_or_else(String::new, |&at| address(at)));
+        let config = bridge_config(bridge, gpu);
+        let ((vendor, device), [_, bus, last]) = (bridge.ids(), bridge.buses);
+        let near = pci::near(self.settings.numa(), numa_node);
         for (name, content) in [
-            ("vendor", "0x1022\n".into()),
-            ("device", "0x1500\n".into()),
+            ("vendor", format!("{vendor:#06x}\n")),
+            ("device", format!("{device:#06x}\n")),
             ("class", "0x060400\n".into()),
             ("revision", "0x00\n".into()),
             ("subsystem_vendor", "0x0000\n".into()),
@@ -174,12 +235,13 @@ impl Tree<'_> {
             ("local_cpus", near.mask),
             ("local_cpulist", near.list),
             ("secondary_bus_number", format!("{bus}\n")),
-            ("subordinate_bus_number", format!("{bus}\n")),
-            ("modalias", "pci:v00001022d00001500sv00000000sd00000000bc06sc04i00\n".into()),
+            ("subordinate_bus_number", format!("{last}\n")),
+            ("modalias", format!("pci:v{vendor:08X}d{device:08X}sv00000000sd00000000bc06sc04i00\n")),
             (
                 "uevent",
                 format!(
-                    "PCI_CLASS=60400\nPCI_ID=1022:1500\nPCI_SUBSYS_ID=0000:0000\nPCI_SLOT_NAME={address}\n"
+                    "PCI_CLASS=60400\nPCI_ID={vendor:04X}:{device:04X}\nPCI_SUBSYS_ID=0000:0000\n\
+                     PCI_SLOT_NAME={address}\n"
                 ),
             ),
         ] {
@@ -191,22 +253,22 @@ impl Tree<'_> {
         self.file(&format!("{place}/config"), config)?;
         self.link(&format!("{place}/subsystem"), "sys/bus/pci")?;
         self.link(&format!("sys/bus/pci/devices/{address}"), &place)?;
-        self.pci_bus(bus, &place)
+        self.pci_bus((bus, numa_node), &place)
     }
 
     /// Writes the root bus, and the processors' NUMA node where this machine has none.
     pub(super) fn root_bus(&self) -> Result<(), ExecError> {
-        for (place, content) in pci::own_node_files() {
+        for (place, content) in pci::own_node_files(self.settings.numa()) {
             self.file(&place, content)?;
         }
-        self.pci_bus(self.settings.root_bus, &root(self.settings))
+        self.pci_bus((self.settings.root_bus, 0), &root(self.settings))
     }
 
     /// Writes a bus, which is below a bridge or is the root.
-    fn pci_bus(&self, number: u8, place: &str) -> Result<(), ExecError> {
+    fn pci_bus(&self, (number, numa_node): (u8, u32), place: &str) -> Result<(), ExecError> {
         let name = format!("0000:{number:02x}");
         let bus = format!("{place}/pci_bus/{name}");
-        let near = pci::near();
+        let near = pci::near(self.settings.numa(), numa_node);
         self.file(&format!("{bus}/uevent"), "")?;
         self.file(&format!("{bus}/cpuaffinity"), near.mask)?;
         self.file(&format!("{bus}/cpulistaffinity"), near.list)?;
@@ -259,7 +321,8 @@ mod tests {
             "max_link_speed 32.0 GT/s PCIe\nmax_link_width 16\n\
              current_link_speed 16.0 GT/s PCIe\ncurrent_link_width 8\n"
         );
-        let bridge = bridge_config((0xc2, 0xc3), &config);
+        let bridge = Bridge { buses: [0xc2, 0xc3, 0xc3], port: ROOT_PORT };
+        let bridge = bridge_config(&bridge, &config);
         assert_eq!((link_files(&bridge), &bridge[0x18..0x1b]), (files, &[0xc2, 0xc3, 0xc3][..]));
         // One list goes in a circle, and one leads out of the space.
         (config[0x80], config[0x81]) = (0x01, 0x80);
