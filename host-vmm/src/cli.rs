@@ -393,6 +393,7 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
     let mut gpu = args.gpu.config(kinds.first().clone())?;
     // Before any file is made.
     let board = args.gpus.machine(&gpu, &kinds, &alone(&args, &gpu))?;
+    args.inspect.check_gpu(board.count())?;
     if args.mode != Mode::Hosted {
         check_guest(&board)?;
     }
@@ -478,9 +479,8 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
 }
 
 /// Lists what a run can have that looks at one GPU, and whether it was asked for.
-fn alone(args: &RunArgs, gpu: &GpuConfig) -> [(&'static str, bool); 8] {
+fn alone(args: &RunArgs, gpu: &GpuConfig) -> [(&'static str, bool); 7] {
     [
-        ("--inspect and --gdb", args.inspect.options(&[]).is_some()),
         ("--trace-isa", args.gpu.trace_isa.is_some()),
         ("--sanitize", args.sanitize.is_asked_for()),
         ("--profile", args.profile.is_asked_for()),

@@ -102,8 +102,10 @@ pub fn run(
     let gpu = Arc::clone(machine.first());
     let device = started.elapsed();
     let source = || Source::Hosted(Arc::downgrade(&gpu));
-    let onlookers = around.inspect.map(|options| inspect::look_at(gpu.device(), options)).transpose()?;
-    if let Some(onlookers) = &onlookers {
+    let looked_at = around.inspect.and_then(|options| machine.gpus().get(options.gpu).zip(Some(options)));
+    let onlookers = looked_at.map(|(gpu, options)| inspect::look_at(gpu.device(), options)).transpose()?;
+    // A file has one GPU with the memory that it reaches, not several.
+    if let Some(onlookers) = onlookers.as_ref().filter(|_| machine.gpus().len() == 1) {
         onlookers.can_save(source().into_save());
     }
     let taking = around.snapshot.map(|options| {

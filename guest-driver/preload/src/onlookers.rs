@@ -25,7 +25,7 @@ use belfry_inspect::inspect::{
     AskedOfProcess, InspectError, InspectOptions, Onlookers, gdb_socket_of, socket_of,
 };
 use belfry_inspect::symbols::Finder;
-use belfry_kfd_hosted::leave_descriptors;
+use belfry_kfd_hosted::{HostedMachine, leave_descriptors};
 
 use crate::code_objects::CodeObjects;
 use crate::inside::inside;
@@ -47,16 +47,20 @@ unsafe extern "C" {
 
 /// Starts the onlookers that were asked for. The user is told of those that cannot start, and the program goes on
 /// without them.
-pub(crate) fn serve(device: &Arc<Device>, asked: &[u8]) {
+pub(crate) fn serve(machine: &HostedMachine, asked: &[u8]) {
     let asked: AskedOfProcess = match serde_json::from_slice(asked) {
         Ok(asked) => asked,
         Err(error) => {
             return notice::say(format_args!("the GPU of this process cannot be looked at: {error}"));
         }
     };
+    let number = asked.options.gpu;
+    let Some(gpu) = machine.gpus().get(number) else {
+        return notice::say(format_args!("this process has no GPU {number} to look at"));
+    };
     let (started, start) = sync_channel(1);
     let (end, ends) = channel();
-    let device = Arc::clone(device);
+    let device = Arc::clone(gpu.device());
     let thread = std::thread::Builder::new().name("belfry-look".to_owned());
     let spawned = thread.spawn(move || run(&device, &asked, &started, &ends));
     match spawned.and_then(|_| start.recv().map_err(io::Error::other)) {

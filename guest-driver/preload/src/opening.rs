@@ -142,7 +142,7 @@ fn make() -> Result<&'static Gpu, i32> {
         bell.start(gpu);
     }
     if let Some(asked) = &settings.inspect {
-        onlookers::serve(gpu.machine.first().device(), asked);
+        onlookers::serve(&gpu.machine, asked);
     }
     Ok(gpu)
 }

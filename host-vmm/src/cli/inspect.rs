@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use clap::Args;
 use serde_json::Value;
 
@@ -64,14 +64,33 @@ pub(super) struct InspectFlags {
     /// printed].
     #[arg(long, value_name = "ADDR:PORT|PATH", num_args = 0..=1, default_missing_value = "")]
     gdb: Option<GdbAddress>,
+    /// GPU that --inspect and --gdb look at, where there are several: from 0 on, in their order.
+    #[arg(long, value_name = "K", default_value_t = 0)]
+    gpu: usize,
 }
 
 impl InspectFlags {
     /// Returns the options of the inspector with symbols from files, if the GPU is to be inspected.
     pub(super) fn options(&self, symbols: &[PathBuf]) -> Option<InspectOptions> {
         let (breaks, symbols) = (self.breaks.clone(), symbols.to_vec());
-        let options = InspectOptions { socket: self.inspect, gdb: self.gdb.clone(), symbols, breaks };
+        let gpu = self.gpu;
+        let options = InspectOptions { socket: self.inspect, gdb: self.gdb.clone(), symbols, breaks, gpu };
         (self.inspect || self.gdb.is_some()).then_some(options)
+    }
+}
+
+impl InspectFlags {
+    /// Refuses a GPU that a machine of so many does not have, and a choice that nothing asks for.
+    ///
+    /// # Errors
+    ///
+    /// Either of them, by name.
+    pub(super) fn check_gpu(&self, count: usize) -> anyhow::Result<()> {
+        let is_asked_for = self.inspect || self.gdb.is_some();
+        ensure!(is_asked_for || self.gpu == 0, "--gpu is for --inspect and --gdb, and neither is there");
+        let last = count.saturating_sub(1);
+        ensure!(self.gpu < count, "there is no GPU {}: the last one of this machine is {last}", self.gpu);
+        Ok(())
     }
 }
 

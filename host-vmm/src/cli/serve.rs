@@ -51,13 +51,14 @@ pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
     let kinds = args.gpu.device.kinds(args.gpus.usual_chip())?;
     let mut config = args.gpu.config(kinds.first().clone())?;
     let alone = [
-        ("--inspect and --gdb", args.inspect.options(&[]).is_some()),
         ("--trace-isa", args.gpu.trace_isa.is_some()),
         ("--record", args.record.is_asked_for()),
         ("a plan of faults", !config.faults.is_off()),
     ];
     // Before any file is made.
-    check_guest(&args.gpus.machine(&config, &kinds, &alone)?)?;
+    let board = args.gpus.machine(&config, &kinds, &alone)?;
+    check_guest(&board)?;
+    args.inspect.check_gpu(board.count())?;
     let recording = args.trace.start()?;
     if let Some(recording) = &recording {
         config.trace = Some(recording.sink());
@@ -72,10 +73,12 @@ pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
     let mut servers = serve_gpus(served, gpus.links, args.doorbell)?;
     servers.iter_mut().for_each(|server| server.set_client_timeout(Duration::from_secs(args.client_timeout)));
     let stops: Vec<_> = servers.iter().map(Server::stop_handle).collect();
-    // Tools look at the first one.
+    // A record is of the only one.
     let first = Arc::clone(servers.first().context("no GPU to serve")?.function().gpu());
     let inspect = args.inspect.options(&args.gpu.symbols);
-    let _inspector = inspect.map(|options| look_at(&first, &options)).transpose()?;
+    let looked_at = inspect.and_then(|options| servers.get(options.gpu).zip(Some(options)));
+    let _inspector =
+        looked_at.map(|(server, options)| look_at(server.function().gpu(), &options)).transpose()?;
     let stop_all = stops.clone();
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         signals.wait();

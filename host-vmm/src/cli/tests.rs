@@ -182,6 +182,28 @@ fn machine(args: &RunArgs, alone: &[(&str, bool)]) -> anyhow::Result<belfry_mach
 }
 
 #[test]
+fn inspector_and_debugger_look_at_the_gpu_that_is_chosen() {
+    for (line, gpu, says) in [
+        ("--gpus 2 --inspect", 0, None),
+        ("--gpus 2 --inspect --gpu 1", 1, None),
+        ("--gpus 2 --gdb --gpu 1", 1, None),
+        ("--gpus 2 --inspect --gpu 2", 2, Some("there is no GPU 2: the last one of this machine is 1")),
+        ("--inspect --gpu 1", 1, Some("there is no GPU 1")),
+    ] {
+        let Verb::Run(args) = parse(&format!("belfry run --mode hosted {line}")).unwrap().command else {
+            panic!("not run")
+        };
+        let gpus = machine(&args, &alone(&args, &GpuConfig::default())).unwrap();
+        let refused = args.inspect.check_gpu(gpus.count()).err().map(|error| error.to_string());
+        assert_eq!(refused.is_some(), says.is_some(), "{line}: {refused:?}");
+        assert!(says.is_none_or(|says| refused.unwrap().contains(says)), "{line}");
+        assert_eq!(args.inspect.options(&[]).unwrap().gpu, gpu, "{line}");
+    }
+    let Verb::Run(args) = parse("belfry run --gpus 2 --gpu 1").unwrap().command else { panic!("not run") };
+    assert!(args.inspect.check_gpu(2).unwrap_err().to_string().contains("neither is there"));
+}
+
+#[test]
 fn boards_of_guests_have_one_hive_and_a_root_port_for_each_gpu() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("board.toml");
@@ -220,8 +242,6 @@ fn several_gpus_are_alike_and_what_looks_at_one_is_refused_by_name() {
     let kinds = different.all().into_iter().map(|gpu| (gpu.chip.name, gpu.vram_size >> 20));
     assert_eq!(kinds.collect::<Vec<_>>(), [("gfx942", 512), ("gfx1100", 256), ("gfx1100", 256)]);
     for (line, named) in [
-        ("--inspect", "--inspect"),
-        ("--gdb", "--inspect and --gdb"),
         ("--trace-isa", "--trace-isa"),
         ("--sanitize", "--sanitize"),
         ("--profile", "--profile"),

@@ -34,7 +34,7 @@ pub(super) fn from_snapshot(
     let counting = Watch::counting(&mut config);
     let alone = snapshot.resume(config)?;
     let gpu = alone.gpu();
-    let onlookers = inspected(options, Some(gpu))?;
+    let onlookers = inspected(options, std::slice::from_ref(gpu))?;
     let resumed = started.elapsed();
     let before = gpu.stats();
     let started = Instant::now();

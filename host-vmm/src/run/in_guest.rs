@@ -306,7 +306,7 @@ impl Job<'_> {
         output: Output<'_>,
     ) -> Result<RunReport, RunError> {
         let Booted { mut guest, mode, accelerator, driver } = booted;
-        let inspector = inspected(self.options, guest.gpu())?;
+        let inspector = inspected(self.options, guest.gpus())?;
         if let (Some(onlookers), Some(saver)) = (&inspector, guest.saver()) {
             onlookers.can_save(Source::Machine(Arc::downgrade(&saver)).into_save());
         }

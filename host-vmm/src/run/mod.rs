@@ -317,10 +317,10 @@ pub enum RunError {
     },
 }
 
-/// Lets a GPU be looked at, if that is asked for.
-fn inspected(options: &RunOptions, gpu: Option<&Arc<Gpu>>) -> Result<Option<Onlookers>, InspectError> {
-    let (Some(gpu), Some(options)) = (gpu, &options.inspect) else { return Ok(None) };
-    inspect::look_at(gpu, options).map(Some)
+/// Lets the GPU that is chosen be looked at, if that is asked for.
+fn inspected(options: &RunOptions, gpus: &[Arc<Gpu>]) -> Result<Option<Onlookers>, InspectError> {
+    let Some(options) = &options.inspect else { return Ok(None) };
+    gpus.get(options.gpu).map(|gpu| inspect::look_at(gpu, options)).transpose()
 }
 
 /// Runs a program and collects its results; `output` gets the program's output as it comes.

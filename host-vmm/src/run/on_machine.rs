@@ -64,7 +64,7 @@ fn run(
     let watch = Watch::over(&mut gpu, snapshot);
     let machine = make(gpu)?;
     let gpu: Option<Arc<Gpu>> = machine.gpu().cloned();
-    let onlookers = inspected(options, gpu.as_ref())?;
+    let onlookers = inspected(options, machine.gpus())?;
     if let Some(onlookers) = &onlookers {
         onlookers.can_save(Source::Machine(Arc::downgrade(&machine.saver())).into_save());
     }

@@ -47,7 +47,7 @@ pub(super) fn run(
     let is_recorded = driver_trace::start(&mut guest, &options.gpus.first)?;
     // The guest can be saved again.
     guest.keep(Some((id, argv)));
-    let inspector = inspected(options, guest.gpu())?;
+    let inspector = inspected(options, guest.gpus())?;
     let source = guest.saver().map(|saver| Source::Machine(Arc::downgrade(&saver)));
     if let (Some(onlookers), Some(source)) = (&inspector, &source) {
         onlookers.can_save(source.clone().into_save());

@@ -135,7 +135,7 @@ pub(super) fn run(
     };
     let step = progress.spinner(&format!("booting {} (QEMU, {accelerator})", disk.path.display()));
     let mut system = System::start(&config, &cache)?;
-    let inspector = inspected(options, system.gpu())?;
+    let inspector = inspected(options, system.gpus())?;
     let (started, exit_status) = match &ssh {
         Some(ssh) => {
             ssh.wait(&mut system)?;

@@ -47,6 +47,9 @@ pub struct InspectOptions {
     pub symbols: Vec<PathBuf>,
     /// Breakpoints from the start, in the words of the question `break`.
     pub breaks: Vec<String>,
+    /// Number of the GPU among those of its machine.
+    #[serde(default)]
+    pub gpu: usize,
 }
 
 /// Options for a process of `belfry exec`, which gets them in its environment.

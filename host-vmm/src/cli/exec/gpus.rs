@@ -23,11 +23,12 @@ pub(super) fn offered(args: &ExecArgs, gpu: &GpuConfig, kinds: &Kinds) -> anyhow
         ("--profile", args.profile.is_asked_for()),
         ("--trace", args.trace.is_asked_for()),
         ("--record", args.record.folder().is_some()),
-        ("--inspect and --gdb", args.inspect.options(&args.symbols).is_some()),
         ("--costs", args.costs),
         ("a plan of faults", !gpu.faults.is_off()),
     ];
-    args.gpus.machine(gpu, kinds, &alone)
+    let gpus = args.gpus.machine(gpu, kinds, &alone)?;
+    args.inspect.check_gpu(gpus.count())?;
+    Ok(gpus)
 }
 
 /// Returns the line that says what a program gets.
@@ -137,8 +138,6 @@ mod tests {
             (&["--profile"], GpuConfig::default(), "--profile"),
             (&["--trace", "/nowhere/trace"], GpuConfig::default(), "--trace"),
             (&["--record", "/nowhere/records"], GpuConfig::default(), "--record"),
-            (&["--inspect"], GpuConfig::default(), "--inspect and --gdb"),
-            (&["--gdb"], GpuConfig::default(), "--inspect and --gdb"),
             (&["--json", "--costs"], GpuConfig::default(), "--costs"),
             (&[], GpuConfig { faults, ..GpuConfig::default() }, "a plan of faults"),
         ] {
