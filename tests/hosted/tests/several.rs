@@ -63,7 +63,7 @@ fn peers(configs: Vec<HostedConfig>) -> anyhow::Result<String> {
 
 #[test]
 fn example_of_peers_runs_over_each_kind_of_link_and_on_different_chips() {
-    let of = |chips: &[&'static belfry_device::chip::Model], links| {
+    let of = |chips: &[&'static Model], links| {
         let gpu = GpuConfig { cus: 4, vram_size: 64 << 20, ..GpuConfig::default() };
         let each =
             chips.iter().map(|chip| HostedConfig { links, ..GpuConfig { chip, ..gpu.clone() }.into() });
