@@ -103,13 +103,14 @@ fn changed_texts_are_boards_or_errors() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (state >> 33) as usize % below
     };
+    let bytes = b" \n[]=,0123456789-.e#\"'{}gpush";
     let mut taken = 0;
     for _ in 0..4000 {
         let mut text: Vec<u8> = whole.bytes().collect();
         for _ in 0..1 + random(3) {
             let at = random(text.len());
             match random(3) {
-                0 => text[at] = b" \n[]=,0123456789-.e#\"'{}gpush"[random(32)],
+                0 => text[at] = bytes[random(bytes.len())],
                 1 => drop(text.drain(at..(at + random(40)).min(text.len()))),
                 _ => {
                     let piece = text[at..(at + random(40)).min(text.len())].to_vec();
