@@ -1,11 +1,9 @@
 //! Configuration of the device by its host.
 
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
 use belfry_lock::MAX_DEVICES;
-use once_cell::race::OnceNonZeroUsize;
 
 use belfry_abi::partition::ComputePartition;
 use belfry_isa::code_store::KeptCode;
@@ -20,7 +18,7 @@ use crate::memory::{Hive, Links};
 use crate::profile::Profiler;
 use crate::record::Recording;
 use crate::sanitize::{Rule, Sanitizer};
-use crate::threads::processors::Processors;
+use crate::threads::processors::{Processors, processors};
 use crate::time::TimeSource;
 use crate::trace::TraceSink;
 
@@ -113,15 +111,6 @@ pub struct GpuConfig {
     /// them. The device is then a [deterministic](GpuConfig::deterministic) one, and
     /// [`time`](GpuConfig::time) is moved by hand.
     pub explorer: Option<Explorer>,
-}
-
-/// Number of processors this process may use. The answer is kept: finding it takes a dozen system calls.
-#[must_use]
-pub fn processors() -> usize {
-    // Threads that ask at once all find the number, and none waits for another: a process that is forked in
-    // the meantime has only one thread.
-    static PROCESSORS: OnceNonZeroUsize = OnceNonZeroUsize::new();
-    PROCESSORS.get_or_init(|| std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)).get()
 }
 
 impl Default for GpuConfig {

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use belfry_abi::doorbell::DoorbellIndex;
 use belfry_lock::{Mutex, MutexGuard, ThisDevice, rank};
 
-use crate::config::processors;
 use crate::doorbell::{DoorbellWatch, Doorbells, InterruptDoorbell};
 use crate::firmware::{FirmwareList, Served, Turn};
 use crate::interrupt::Interrupts;
@@ -18,6 +17,7 @@ use crate::spent::{self, Part};
 use crate::stats::{Counters, count};
 use crate::threads::Wake;
 use crate::threads::patience::{self, Patience};
+use crate::threads::processors::processors;
 use crate::tools::Tools;
 
 /// Shortest and longest time between two looks at doorbells that a host does not announce: the first after some

@@ -67,12 +67,6 @@ use trace::{TraceArgs, TraceVerb};
 /// Exit status for failures of belfry itself, so that a program's own status can be told from them.
 pub const FAILURE: u8 = 125;
 
-/// The version. `cargo xtask package` gives one with the commit in it.
-const VERSION: &str = match option_env!("BELFRY_VERSION") {
-    Some(version) => version,
-    None => env!("CARGO_PKG_VERSION"),
-};
-
 /// Endings of the names of disk files.
 const DISK_ENDINGS: [&str; 3] = [".qcow2", ".raw", ".img"];
 
@@ -88,7 +82,7 @@ enum Net {
 
 /// An AMD GPU that exists only in software: run compiled kernels in a guest, or without one.
 #[derive(Debug, Parser)]
-#[command(version = VERSION, about)]
+#[command(version = pages::VERSION, about)]
 pub struct Cli {
     #[command(subcommand)]
     command: Verb,
@@ -137,12 +131,8 @@ enum Verb {
         #[command(subcommand)]
         what: Suite,
     },
-    /// Writes manual pages and completions of shells, for packages.
     #[command(hide = true)]
-    Pages {
-        /// Folder in which `man`, `bash-completion`, `fish` and `zsh` are made, as below `/usr/share`.
-        directory: PathBuf,
-    },
+    Pages(pages::PagesArgs),
 }
 
 #[derive(Debug, Args)]
@@ -338,7 +328,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Verb::Torture(args) => torture::execute(&args),
         Verb::Explore(args) => explore::execute(&args),
         Verb::Bench { what } => bench::measure(what),
-        Verb::Pages { directory } => pages::write(&directory),
+        Verb::Pages(args) => pages::write(&args),
     };
     let status = result.unwrap_or_else(|error| {
         note!("belfry: {}", describe(&error));

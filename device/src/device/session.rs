@@ -17,7 +17,7 @@ use vm_memory::MmapRegion;
 
 use super::save::SavedConfig;
 use super::{Gpu, ResetKind, Resources};
-use crate::config::{GpuConfig, processors};
+use crate::config::GpuConfig;
 use crate::doorbell::DoorbellMirror;
 use crate::error::Error;
 use crate::firmware::Turn;
@@ -27,6 +27,7 @@ use crate::memory::{Memory, SavedVram};
 use crate::record::{Call, Entry, Journal, Recording, Witness, digest};
 use crate::runner;
 use crate::threads::patience::Patience;
+use crate::threads::processors::processors;
 use crate::time::{Clock, TimeSource};
 
 /// Most turns at waves in one operation.

@@ -18,9 +18,9 @@ use super::launch::Series;
 use super::stats::Statistics;
 use super::workgroup::{ByHand, Workgroup};
 use crate::chip::Generation;
-use crate::config::processors;
 use crate::spent::{self, Part};
 use crate::threads::patience::Patience;
+use crate::threads::processors::processors;
 use shift::Shift;
 
 /// Instructions of one turn, after which another queue gets the worker. It bounds the time that other threads wait to

@@ -12,8 +12,16 @@ use std::sync::{Arc, PoisonError};
 use std::thread::Thread;
 
 use belfry_lock::{Mutex, MutexGuard, rank};
+use once_cell::race::OnceNonZeroUsize;
 
-use crate::config::processors;
+/// Number of processors this process may use. The answer is kept: finding it takes a dozen system calls.
+#[must_use]
+pub fn processors() -> usize {
+    // Threads that ask at once all find the number, and none waits for another: a process that is forked in
+    // the meantime has only one thread.
+    static PROCESSORS: OnceNonZeroUsize = OnceNonZeroUsize::new();
+    PROCESSORS.get_or_init(|| std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)).get()
+}
 
 /// Processors of the host, for the workers of all devices whose configurations have clones of one value.
 #[derive(Clone, Debug)]

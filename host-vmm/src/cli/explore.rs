@@ -78,7 +78,7 @@ pub(super) struct ExploreArgs {
     #[arg(long, value_name = "N", default_value_t = STEPS, value_parser = clap::value_parser!(u64).range(1..))]
     steps: u64,
     /// Children at a time.
-    #[arg(long, value_name = "N", default_value_t = belfry_device::config::processors() as u16, value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, value_name = "N", default_value_t = belfry_device::processors() as u16, value_parser = clap::value_parser!(u16).range(1..=256))]
     jobs: u16,
     /// Seconds of host time after which a child that has not answered is ended.
     #[arg(long, value_name = "SECS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=3600))]

@@ -1,13 +1,26 @@
 //! Manual pages and completions of shells, made from the command line's own description.
 
 use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::CommandFactory as _;
 use clap_complete::{Shell, generate_to};
 
 use super::Cli;
+
+/// The version. `cargo xtask package` gives one with the commit in it.
+pub(super) const VERSION: &str = match option_env!("BELFRY_VERSION") {
+    Some(version) => version,
+    None => env!("CARGO_PKG_VERSION"),
+};
+
+/// Writes manual pages and completions of shells, for packages.
+#[derive(Debug, clap::Args)]
+pub(super) struct PagesArgs {
+    /// Folder in which `man`, `bash-completion`, `fish` and `zsh` are made, as below `/usr/share`.
+    directory: PathBuf,
+}
 
 /// Folders below `/usr/share` in which the shells look.
 const COMPLETIONS: [(Shell, &str); 3] = [
@@ -16,8 +29,8 @@ const COMPLETIONS: [(Shell, &str); 3] = [
     (Shell::Zsh, "zsh/vendor-completions"),
 ];
 
-/// Writes everything below `directory`.
-pub(super) fn write(directory: &Path) -> anyhow::Result<u8> {
+/// Writes everything below the folder.
+pub(super) fn write(PagesArgs { directory }: &PagesArgs) -> anyhow::Result<u8> {
     let folder = |name: &str| {
         let path = directory.join(name);
         fs::create_dir_all(&path).with_context(|| format!("making {}", path.display())).map(|()| path)

@@ -115,7 +115,7 @@ pub(super) fn execute(args: &TortureArgs) -> anyhow::Result<u8> {
     if let Some(machine) = machine {
         prepare(machine, &Progress::new())?;
     }
-    let processors = belfry_device::config::processors();
+    let processors = belfry_device::processors();
     let jobs = if machine.is_some() { processors } else { 2 * processors };
     let options = TortureOptions {
         gpu,
