@@ -369,8 +369,14 @@ impl Shared {
     }
 
     /// Returns true if no more than one dispatch is on the engine.
-    pub(super) fn is_alone(&self) -> bool {
+    fn is_alone(&self) -> bool {
         self.dispatches.load(Ordering::Relaxed) <= 1
+    }
+
+    /// Returns true if a worker is not to go on with its dispatch: the device is halted, another dispatch is there, or
+    /// another device waits for the processor.
+    pub(super) fn wants_its_workers(&self) -> bool {
+        self.tools.is_halted() || !self.is_alone() || self.processors.are_wanted()
     }
 
     /// Takes the queues in turn, and the dispatches of each queue in turn. A deterministic schedule changes to another

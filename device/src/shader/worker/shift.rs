@@ -216,9 +216,7 @@ impl<'a> Shift<'a> {
         if !self.runs_on || self.budget >= self.usual.max(1) {
             return;
         }
-        let shared = self.shared;
-        let wanted = shared.tools.is_halted() || !shared.is_alone() || shared.processors.are_wanted();
-        if self.aftermath.notices.is_empty() && !wanted {
+        if self.aftermath.notices.is_empty() && !self.shared.wants_its_workers() {
             (self.budget, self.more_turns) = (TURN_BUDGET, TURNS_IN_A_ROW);
             self.count_and_yield();
         }
@@ -311,9 +309,7 @@ impl<'a> Shift<'a> {
         let notices = !self.aftermath.notices.is_empty();
         self.worker.looked = workgroup.take_looked();
         let waits = asleep | self.worker.looked | notices | self.by_hand.is_some();
-        let wanted =
-            self.stops() || shared.tools.is_halted() || !shared.is_alone() || shared.processors.are_wanted();
-        let ends = waits || self.more_turns == 0 || wanted;
+        let ends = waits || self.more_turns == 0 || self.stops() || shared.wants_its_workers();
         if ends || self.more_turns <= TURNS_IN_A_ROW - SHORT_TURNS {
             give_back(shared, self.dispatch, std::mem::take(&mut self.share));
         }
