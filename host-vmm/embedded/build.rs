@@ -8,15 +8,17 @@
 #[path = "src/toolchain.rs"]
 mod toolchain;
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::env;
 use std::error::Error;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hasher as _};
 use std::io::ErrorKind;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use belfry_image::artifacts::rust_sources;
 use belfry_image::module::ModuleError;
@@ -46,7 +48,7 @@ struct Build {
     /// Directory from which the crate takes them.
     out: PathBuf,
     /// Files that the parts were made of.
-    watched: RefCell<BTreeSet<PathBuf>>,
+    watched: Mutex<BTreeSet<PathBuf>>,
 }
 
 /// A part that could be built, or the requirement that is missing.
@@ -65,7 +67,7 @@ impl Build {
             target_directory(&out, &workspace)?.join("embedded").join(identity(workspace.as_os_str()));
         fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
         let (cargo, rustc) = (path("CARGO")?, path("RUSTC")?);
-        Ok(Self { cargo, rustc, workspace, directory, out, watched: RefCell::default() })
+        Ok(Self { cargo, rustc, workspace, directory, out, watched: Mutex::default() })
     }
 
     fn everything(&self) -> Result<()> {
@@ -76,12 +78,16 @@ impl Build {
             self.watch(&self.workspace.join(file));
         }
         self.preload()?;
-        self.opencl()?;
-        self.programs()?;
-        self.keep("bare-metal", self.bare_metal()?)?;
-        self.keep("core.rs.o", self.driver_core()?)?;
+        // The driver core is one unit after the other, on one processor: the other parts take the rest.
+        thread::scope(|scope| {
+            let core = scope.spawn(|| self.keep("core.rs.o", self.driver_core()?));
+            self.programs()?;
+            self.opencl()?;
+            self.keep("bare-metal", self.bare_metal()?)?;
+            core.join().unwrap_or_else(|panic| resume_unwind(panic))
+        })?;
         self.shim()?;
-        let watched = self.watched.take();
+        let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         let list: String = watched.iter().map(|path| format!("{}\n", path.display())).collect();
         for path in list.lines() {
             println!("cargo::rerun-if-changed={path}");
@@ -263,7 +269,7 @@ impl Build {
     }
 
     fn watch(&self, path: &Path) {
-        self.watched.borrow_mut().insert(path.to_owned());
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned());
     }
 
     /// Watches every source that cargo lists in `list`, in the form of `make`, and the manifests of their packages.

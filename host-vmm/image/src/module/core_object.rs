@@ -123,7 +123,8 @@ fn library(inputs: &CoreInputs, rustc: &str) -> Result<PathBuf, ModuleError> {
         });
     }
     let flags: Vec<&str> = inputs.flags().collect();
-    let id = short_hash(&[rustc, &flags.join(" "), NO_BUILTINS, &inputs.rust_src.to_string_lossy()]);
+    let id =
+        short_hash(&[rustc, &flags.join(" "), "bitcode", NO_BUILTINS, &inputs.rust_src.to_string_lossy()]);
     let sysroot = directory.join(format!("rust-library-{id}"));
     if sysroot.is_dir() {
         return Ok(sysroot);
@@ -143,7 +144,8 @@ fn library(inputs: &CoreInputs, rustc: &str) -> Result<PathBuf, ModuleError> {
         bootstrap(&mut command)
             .current_dir(&inputs.workspace)
             .args(["--target", TARGET, "--crate-type", "rlib", "--edition", "2024", "--cap-lints", "allow"])
-            .args(["--crate-name", name, "-Copt-level=2", "-Cembed-bitcode=y"])
+            // Bitcode alone: the driver core is optimised together with it, and takes no machine code from here.
+            .args(["--crate-name", name, "-Copt-level=2", "-Clinker-plugin-lto"])
             .args(inputs.flags())
             .arg("--sysroot")
             .arg(&partial)
