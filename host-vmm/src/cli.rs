@@ -2,15 +2,18 @@
 
 mod bench;
 mod code_cache;
+mod container;
 mod device;
 mod disassembly;
 mod exec;
 mod explore;
 mod faults;
+mod gpu;
 mod gpus;
 mod image;
 mod inspect;
 mod links;
+mod matrix;
 mod pages;
 mod profile;
 mod record;
@@ -28,7 +31,6 @@ mod trace;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use belfry_device::GpuConfig;
@@ -42,16 +44,13 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::doctor;
 use crate::doorbell::Doorbell;
-use crate::isa_trace::{IsaTrace, TracedWave};
 use crate::output::{self, note, say};
 use crate::run::{FileMapping, Firmware, GuestKind, MachineOptions, Mode, RunOptions, run};
 use crate::suite::{Asked, Place};
-use crate::symbols::Symbols;
 use bench::Suite;
-use device::DeviceArgs;
 use exec::ExecArgs;
 use explore::ScheduleArgs;
-use faults::FaultFlags;
+use gpu::GpuArgs;
 use gpus::{GpusArgs, check_guest};
 use image::{ImageArgs, image};
 use inspect::{InspectArgs, InspectFlags, inspect};
@@ -126,6 +125,8 @@ enum Verb {
     Fork(Box<ForkArgs>),
     Torture(Box<torture::TortureArgs>),
     Explore(Box<explore::ExploreArgs>),
+    Matrix(Box<matrix::MatrixArgs>),
+    Container(container::ContainerArgs),
     /// Measures.
     Bench {
         #[command(subcommand)]
@@ -133,51 +134,6 @@ enum Verb {
     },
     #[command(hide = true)]
     Pages(pages::PagesArgs),
-}
-
-#[derive(Debug, Args)]
-struct GpuArgs {
-    #[command(flatten)]
-    device: DeviceArgs,
-    /// Writes the instructions of a wave, and the registers they change, to a file [default: stderr].
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-", conflicts_with = "trace")]
-    trace_isa: Option<PathBuf>,
-    /// Selects the wave to write, with the workgroup as X, X,Y or X,Y,Z; or "all".
-    #[arg(long, value_name = "DISPATCH:WORKGROUP:WAVE", default_value_t, requires = "trace_isa")]
-    trace_wave: TracedWave,
-    /// A file with debug information, for source lines and variables: a code object, a bundle, a HIP program, or a folder of such files;
-    /// `run` knows the file of `launch` without it.
-    #[arg(long, value_name = "PATH")]
-    symbols: Vec<PathBuf>,
-    #[command(flatten)]
-    faults: FaultFlags,
-}
-
-impl GpuArgs {
-    /// Refuses symbols that no option would show.
-    fn check_symbols(&self, inspect: &InspectFlags, counts: bool) -> anyhow::Result<()> {
-        let shown = self.trace_isa.is_some() || inspect.options(&[]).is_some() || counts;
-        anyhow::ensure!(
-            self.symbols.is_empty() || shown,
-            "--symbols is for --gdb, --inspect, --profile, --sanitize and --trace-isa, and none of them is there"
-        );
-        Ok(())
-    }
-
-    /// Returns the configuration of a device of a kind, with the tools that are asked for.
-    ///
-    /// # Errors
-    ///
-    /// As [`DeviceArgs::of_kind`]; plans and symbols that cannot be read.
-    fn config(&self, kind: GpuConfig) -> anyhow::Result<GpuConfig> {
-        let mut config = self.device.of_kind(kind)?;
-        config.faults = self.faults.plan()?;
-        if let Some(path) = &self.trace_isa {
-            config.trace =
-                Some(Arc::new(IsaTrace::open(path, self.trace_wave)?.with(Symbols::of(&self.symbols)?)));
-        }
-        Ok(config)
-    }
 }
 
 #[derive(Debug, Args)]
@@ -327,6 +283,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Verb::Fork(args) => snapshot::execute_fork(&args),
         Verb::Torture(args) => torture::execute(&args),
         Verb::Explore(args) => explore::execute(&args),
+        Verb::Matrix(args) => matrix::execute(&args),
+        Verb::Container(args) => container::execute(args),
         Verb::Bench { what } => bench::measure(what),
         Verb::Pages(args) => pages::write(&args),
     };

@@ -16,6 +16,7 @@ mod inspect_ui;
 mod install_driver;
 mod installed;
 mod kvm;
+mod matrix;
 mod perfetto;
 mod record;
 mod root;

@@ -7,6 +7,7 @@
 
 pub mod absent;
 mod again;
+pub mod container;
 mod library;
 mod namespace;
 mod parameters;
