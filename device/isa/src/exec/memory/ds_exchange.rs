@@ -4,7 +4,8 @@ use super::ds::clear;
 use super::ds::pattern::{lane64, set_lane64};
 use super::flat::lanes;
 use crate::exec::di::{Di, Flow, Handler, Machine};
-use crate::exec::vector::lane::for_each_active;
+use crate::exec::vector::lane::{active, for_each_active};
+use crate::lanes::words::highest_first;
 use crate::mem::Word;
 use crate::registers::slot;
 use crate::wave::Wave;
@@ -201,20 +202,22 @@ pub(crate) fn global_base(w: &Wave, d: &Di) -> u64 {
 /// `global_load_addtid_b32` and, with `STORE`, `global_store_addtid_b32`: SADDR in `src[2]`, four bytes for each lane.
 pub(crate) fn global_addtid<const STORE: bool>(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let base = global_base(w, d);
-    let exec = if w.halves == 1 { u64::from(w.s[slot::EXEC]) } else { w.exec() };
+    let exec = active(w);
     let at = |lane: u32| base.wrapping_add(u64::from(lane) * u32::SIZE);
     let mut loaded = [0; 64];
     // Stores are done from the lowest lane up, loads from the highest down, and all of them before any register changes.
-    let mut left = if STORE { exec } else { exec.reverse_bits() };
-    while left != 0 {
-        let lane = if STORE { left.trailing_zeros() } else { 63 - left.trailing_zeros() };
-        left &= left - 1;
-        let done = if STORE {
-            m.global.store(at(lane), w.v.lane(d.dst + lane / 32, lane & 31))
-        } else {
-            m.global.load(at(lane)).map(|value| loaded[lane as usize & 63] = value)
-        };
-        let Err(fault) = done else { continue };
+    let failed = if STORE {
+        lanes(exec).find_map(|lane| {
+            let done = m.global.store(at(lane), w.v.lane(d.dst + lane / 32, lane & 31));
+            Some((lane, done.err()?))
+        })
+    } else {
+        highest_first(exec).find_map(|lane| {
+            let done = m.global.load(at(lane)).map(|value| loaded[lane as usize & 63] = value);
+            Some((lane, done.err()?))
+        })
+    };
+    if let Some((lane, fault)) = failed {
         let undone = if STORE { lane } else { 0 };
         let mut failures = lanes(exec)
             .filter(|lane| *lane >= undone)
