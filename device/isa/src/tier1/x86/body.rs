@@ -104,6 +104,15 @@ pub(crate) struct Callee<'a> {
     pub(crate) counters: Option<&'a Counters>,
 }
 
+impl Callee<'_> {
+    /// Counts an execution of a block, in code that counts; `Rax` and `Rcx` are used.
+    pub(crate) fn count_block(self, a: &mut Assembler, first: usize) {
+        if let Some(counters) = self.counters {
+            times::begin_block(counters, a, first);
+        }
+    }
+}
+
 /// Masks of EXEC, for blocks of waves with inactive lanes; AVX2 has no masks.
 pub(crate) fn load_exec(a: &mut Assembler, kind: BackendKind, halves: u32) {
     if kind != BackendKind::Avx512 {

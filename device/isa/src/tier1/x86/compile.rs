@@ -212,8 +212,7 @@ impl Compiler<'_> {
         let mut first = 0;
         while first < end {
             let next = (first + 1..leaders.len()).find(|&at| leaders[at]).unwrap_or(leaders.len());
-            let code = &self.source.code[first..next];
-            let halves = self.source.halves;
+            let (code, halves) = (&self.source.code[first..next], self.source.halves);
             let elements: Vec<_> = (first..next).map(|at| self.form(at)).zip(code).collect();
             self.touched = elements.iter().map(|&(form, d)| template::rows(form, d, halves)).collect();
             // Where code is by sixteens, masks are found in memory.
@@ -340,9 +339,6 @@ impl Compiler<'_> {
         let ways = &self.ways[usize::from(self.knows)];
         let Some(label) = ways.bodies[usize::from(masked)][first] else { unreachable!("blocks have labels") };
         self.a.bind(label);
-        if let Some(counters) = self.callee.counters {
-            times::begin_block(counters, &mut self.a, first);
-        }
         self.wait_at(first);
         if masked {
             load_exec(&mut self.a, self.source.kind, self.source.halves);
@@ -351,6 +347,9 @@ impl Compiler<'_> {
         let forms: Vec<Form> = (first..next).map(|at| self.form(at)).collect();
         let avx2 = source.kind == BackendKind::Avx2;
         let held = if avx2 { None } else { self.held(first, &forms, masked) };
+        if held.is_none() {
+            self.callee.count_block(&mut self.a, first);
+        }
         let elements: Vec<(Form, &Di)> = forms.iter().copied().zip(&source.code[first..next]).collect();
         if held.is_none() && self.rounds(first, &elements, masked) {
             return;
@@ -361,6 +360,7 @@ impl Compiler<'_> {
             body.rows.hold(body.a, &rows);
             let label = body.a.label();
             body.a.bind(label);
+            body.callee.count_block(body.a, first);
             label
         });
         // Whether EXEC has all lanes behind the last element, if it had before.

@@ -26,7 +26,7 @@ use crate::tier1::x86::affine::{Affine, Known};
 use crate::tier1::x86::asm::{At, Gpr, Integer, Label};
 use crate::tier1::x86::avx512::rows::Pair;
 use crate::tier1::x86::body::Body;
-use crate::tier1::x86::{known as known_code, times};
+use crate::tier1::x86::known as known_code;
 
 /// Elements of a program that is compiled so: longer ones are hardly any faster by it.
 const LONGEST: usize = 192;
@@ -86,17 +86,15 @@ impl Compiler<'_> {
         self.a.bind(entry);
         known_code::compare(known, &mut self.a, refuses);
         self.a.load(Integer::Mov, false, Gpr::Rax, of_follower(offset_of!(Follower, v0)));
-        let counters = self.callee.counters;
+        let callee = self.callee;
         let (stored, filled) = (self.a.stored.len(), self.a.filled);
         let (cold, exits) = (self.cold.len(), self.exits.len());
         let mut body = self.body(0, false);
         let mut affine = Affine::begin(&mut body, refuses);
         let mut stores = Vec::new();
         for (at, &(form, d)) in elements.iter().enumerate() {
-            if leaders[at]
-                && let Some(counters) = counters
-            {
-                times::begin_block(counters, body.a, at);
+            if leaders[at] {
+                callee.count_block(body.a, at);
             }
             body.at = at;
             body.rows.unlock();

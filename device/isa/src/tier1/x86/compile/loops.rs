@@ -81,11 +81,7 @@ impl Compiler<'_> {
     /// element for as long as there are active lanes.
     fn goes_back_while_lanes_are_left(&self, first: usize, behind: usize) -> bool {
         let Some(d) = self.source.code.get(behind) else { return false };
-        // Code that counts does so at the begin of each block.
-        self.form(behind) == Form::Branch(When::Execz(false))
-            && d.aux == 0
-            && d.imm as usize == first
-            && self.callee.counters.is_none()
+        self.form(behind) == Form::Branch(When::Execz(false)) && d.aux == 0 && d.imm as usize == first
     }
 
     /// The end of such a loop, whose rows stay where they are as long as all lanes are active, or any in a wave that has inactive ones.
@@ -102,6 +98,8 @@ impl Compiler<'_> {
         self.a.jump_if(if masked { Condition::Equal } else { Condition::NotEqual }, leaves);
         let branch = self.source.code[behind];
         self.count(u32::from(branch.count));
+        // The branch is a block of its own.
+        self.callee.count_block(&mut self.a, behind);
         if masked {
             load_exec(&mut self.a, self.source.kind, self.source.halves);
         }
