@@ -94,6 +94,8 @@ pub struct Config {
     pub gl1_kib: u32,
     /// Last-level cache of the graphics core in KiB.
     pub l2_kib: u32,
+    /// Parts of that cache, each with a channel of memory (`gc_num_gl2c`, `gc_num_tccs`).
+    pub l2_channels: u32,
     /// SDMA engines.
     pub sdma_engines: u32,
     /// `GB_ADDR_CONFIG`.

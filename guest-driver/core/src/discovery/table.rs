@@ -143,6 +143,7 @@ pub(super) fn graphics_core(bytes: &[u8], config: &mut Config) -> Result<()> {
     let minor = table.u16(gc + 6)?;
     let field = |index: usize| table.u32(gc + 12 + index * 4);
     config.shader_engines = field(0)?;
+    config.l2_channels = field(4)?;
     config.wave_size = field(11)?;
     config.waves_per_simd = field(12)?;
     config.scratch_slots_per_cu = field(13)?;

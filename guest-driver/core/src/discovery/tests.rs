@@ -199,8 +199,9 @@ fn graphics_core_is_described_by_either_version_of_its_table() {
         table::graphics_core(&bytes, &mut config).map(|()| config)
     };
     let mut fields = [0u32; 32];
-    // gc_num_se, gc_num_cu_per_sh, gc_num_sh_per_se; wave size, waves, scratch slots, LDS.
+    // gc_num_se, gc_num_cu_per_sh, gc_num_sh_per_se; gc_num_tccs; wave size, waves, scratch slots, LDS.
     fields[..3].copy_from_slice(&[4, 10, 1]);
+    fields[4] = 16;
     fields[11..15].copy_from_slice(&[64, 8, 32, 64]);
     // gc_tcp_size_per_cu; gc_num_cu_per_sqc and its caches; gc_tcc_size.
     fields[18] = 32;
@@ -210,6 +211,7 @@ fn graphics_core_is_described_by_either_version_of_its_table() {
     assert_eq!((config.wave_size, config.waves_per_simd, config.scratch_slots_per_cu), (64, 8, 32));
     assert_eq!((config.l1_kib, config.instruction_cache_kib, config.scalar_cache_kib), (32, 64, 16));
     assert_eq!((config.cus_per_sqc, config.l2_kib, config.lds_kib), (2, 4096, 64));
+    assert_eq!(config.l2_channels, 16);
     let bare = of([2, 0, 0, 0], fields).unwrap();
     assert_eq!((bare.cus_per_array, bare.l2_kib, bare.cus_per_sqc), (10, 0, 2));
     assert_eq!(of([3, 0, 0, 0], fields), Err(Errno::EINVAL));

@@ -6,9 +6,12 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use belfry_abi::kfd::drm::DrmAmdgpuInfoGpuvmFault;
+
 use super::bo_list::Lists;
 use super::context::{Contexts, Record, RingId};
 use super::hardware::Hardware;
+use super::last_fault::LastFault;
 use super::ring::{Ib, Ring};
 use super::works::Pump;
 use crate::asic::Interrupt;
@@ -116,6 +119,7 @@ pub struct Client<O: Os> {
     epoch: u64,
     /// The golden counter at the last fault of its work, 0 for none.
     faulted_at: AtomicU64,
+    last_fault: LastFault,
     work: O::WorkItem,
 }
 
@@ -163,6 +167,7 @@ impl<O: Os> Client<O> {
             state: Mutex::new(os, LockRank::Client, state)?,
             epoch: device.epoch(),
             faulted_at: AtomicU64::new(0),
+            last_fault: LastFault::default(),
             work: os.work_new(Arc::new(Pump { device: device.clone(), id }))?,
         }))
     }
@@ -204,9 +209,9 @@ impl<O: Os> Client<O> {
                 self.work.queue();
                 return;
             }
-            Interrupt::PageFault { page, not_present, write } => (page * PAGE_SIZE, not_present, write),
+            Interrupt::PageFault { page, not_present, write } => self.memory_fault(page, not_present, write),
             // Waves of such work do not wait.
-            Interrupt::PageRetry { page, told: _ } => (page * PAGE_SIZE, true, false),
+            Interrupt::PageRetry { page, told: _ } => self.memory_fault(page, true, false),
             Interrupt::Poison => {
                 self.device.uncorrectable.fetch_add(1, Ordering::Relaxed);
                 (0, false, false)
@@ -222,6 +227,17 @@ impl<O: Os> Client<O> {
         self.device.limits.bad_packet.log(&self.device.hw, LogLevel::Warn, line);
         self.faulted_at.fetch_max(at.max(1), Ordering::AcqRel);
         self.work.queue();
+    }
+
+    /// Keeps a memory fault; returns its address, and what the log says of it.
+    fn memory_fault(&self, page: u64, not_present: bool, write: bool) -> (u64, bool, bool) {
+        self.last_fault.put(page * PAGE_SIZE, not_present, write);
+        (page * PAGE_SIZE, not_present, write)
+    }
+
+    /// Returns the last memory fault of the file's work.
+    pub(super) fn last_fault(&self) -> DrmAmdgpuInfoGpuvmFault {
+        self.last_fault.get()
     }
 
     /// Queues a submission: work of several rings that begins together, with `leader` the one that others wait for

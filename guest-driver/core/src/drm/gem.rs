@@ -26,7 +26,9 @@ const FLAGS: GemCreateFlags = GemCreateFlags::CPU_ACCESS_REQUIRED
     .union(GemCreateFlags::VRAM_CLEARED)
     .union(GemCreateFlags::VM_ALWAYS_VALID)
     .union(GemCreateFlags::EXPLICIT_SYNC)
-    .union(GemCreateFlags::DISCARDABLE);
+    .union(GemCreateFlags::DISCARDABLE)
+    // Pages may be compressed then. They are not: without the bit in their entries, images' metadata has no effect.
+    .union(GemCreateFlags::GFX12_DCC);
 
 /// GEM_CREATE.
 ///

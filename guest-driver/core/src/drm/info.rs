@@ -8,6 +8,7 @@ use belfry_abi::kfd::drm::{
 };
 use zerocopy::IntoBytes;
 
+use super::Client;
 use super::context::rings;
 use super::registers::read_registers;
 use crate::card::{Sensor, Source};
@@ -41,7 +42,6 @@ pub const REFUSED_QUERIES: &[RefusedQuery] = &[
         reason: "no video engine of that age, as on a real card",
     },
     RefusedQuery { query: nr::AMDGPU_INFO_VIDEO_CAPS, reason: "no video engine" },
-    RefusedQuery { query: nr::AMDGPU_INFO_GPUVM_FAULT, reason: "not built" },
 ];
 
 /// AMDGPU_INFO: writes at most `return_size` bytes of the answer.
@@ -49,7 +49,8 @@ pub const REFUSED_QUERIES: &[RefusedQuery] = &[
 /// # Errors
 ///
 /// `EINVAL` for a query, engine, firmware or sensor that is not known; `EFAULT`, also for a register that may not be read.
-pub(crate) fn answer_query<O: Os>(device: &Device<O>, request: &DrmAmdgpuInfo) -> Result<()> {
+pub(crate) fn answer_query<O: Os>(client: &Client<O>, request: &DrmAmdgpuInfo) -> Result<()> {
+    let device = &**client.device();
     let os = device.hw.os();
     if request.return_size == 0 || request.return_pointer == 0 {
         return Err(Errno::EINVAL);
@@ -111,6 +112,7 @@ pub(crate) fn answer_query<O: Os>(device: &Device<O>, request: &DrmAmdgpuInfo) -
         // No memory errors are counted.
         nr::AMDGPU_INFO_RAS_ENABLED_FEATURES => answer(0u64.as_bytes()),
         nr::AMDGPU_INFO_MAX_IBS => answer(max_ibs().as_bytes()),
+        nr::AMDGPU_INFO_GPUVM_FAULT => answer(client.last_fault().as_bytes()),
         _ => Err(Errno::EINVAL),
     }
 }
@@ -194,6 +196,7 @@ fn device_info<O: Os>(
         vram_bit_width: product.memory_width,
         wave_front_size: config.wave_size,
         num_cu_per_sh: config.cus_per_array,
+        num_tcc_blocks: config.l2_channels,
         pcie_num_lanes: 16,
         high_va_offset: 0xffff_8000_0000_0000,
         high_va_max: UPPER_HALF | END_VA,

@@ -10,6 +10,7 @@ mod export;
 mod gem;
 mod hardware;
 mod info;
+mod last_fault;
 mod registers;
 mod ring;
 mod submit;
@@ -63,8 +64,8 @@ pub struct Partial {
 pub const PARTIAL: &[Partial] = &[
     Partial {
         command: nr::GEM_CREATE,
-        missing: "domains GDS, GWS and OA, and flags ENCRYPTED and GFX12_DCC: EINVAL(22), not built; memory is asked \
-                  for once, and system memory takes the place of VRAM only where both were named",
+        missing: "domains GDS, GWS and OA, and flag ENCRYPTED: EINVAL(22), not built; with GFX12_DCC memory is not \
+                  compressed, as no page is; memory is asked for once, and system memory takes the place of VRAM only where both were named",
     },
     Partial {
         command: nr::CTX,
@@ -114,7 +115,7 @@ pub(crate) fn dispatch<O: Os>(
     match command {
         nr::GEM_CREATE => answer(data, |args| gem::create(call, args)),
         nr::GEM_MMAP => answer(data, |args| gem::mmap(call, args)),
-        nr::INFO => info::answer_query(client.device(), &read::<DrmAmdgpuInfo>(data)?),
+        nr::INFO => info::answer_query(client, &read::<DrmAmdgpuInfo>(data)?),
         nr::GEM_METADATA => answer(data, |args| gem::metadata(call, args)),
         nr::CTX => answer(data, |args| context::change(call, args)),
         nr::BO_LIST => answer(data, |args| bo_list::change(call, &args)),
