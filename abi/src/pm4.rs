@@ -125,6 +125,8 @@ opcodes! {
     DMA_DATA = 0x50;
     /// Invalidates caches.
     ACQUIRE_MEM = 0x58;
+    /// Writes shader registers with what is in memory.
+    LOAD_SH_REG_INDEX = 0x63;
     /// Writes context registers.
     SET_CONTEXT_REG = 0x69;
     /// Writes shader registers.
@@ -153,6 +155,10 @@ opcodes! {
     QUERY_STATUS = 0xa4;
     /// A list of processes and queues (gfx9).
     RUN_LIST = 0xa5;
+    /// Writes shader registers, each with its number (gfx12; mesa `sid.h`).
+    SET_SH_REG_PAIRS = 0xba;
+    /// Writes user configuration registers, each with its number (gfx12; mesa `sid.h`).
+    SET_UCONFIG_REG_PAIRS = 0xbe;
 }
 
 mod compute;
@@ -162,7 +168,7 @@ mod queues;
 
 pub use compute::{
     COMPUTE_REGISTERS, COMPUTE_REGISTERS_FIRST, ComputeRegister, DispatchDirect, DispatchIndirect,
-    DispatchInitiator, SH_REG_INDEX_CU_MASK, SH_REG_START, SetShReg,
+    DispatchInitiator, LoadShRegIndex, LoadShRegTarget, SH_REG_INDEX_CU_MASK, SH_REG_START, SetShReg,
 };
 pub use hws::{
     AcquireMemGfx9, HwsMapQueuesControl, MapProcess, MapProcessControl, MapProcessResources, PredExec,
@@ -172,9 +178,10 @@ pub use memory::{
     ATOMIC_MEM_LOOP, AcquireMem, AtomicMem, AtomicMemControl, COPY_DATA_DST_MEMORY, COPY_DATA_DST_TC_L2,
     COPY_DATA_SRC_GPU_CLOCK, COPY_DATA_SRC_IMMEDIATE, COPY_DATA_SRC_MEMORY, COPY_DATA_SRC_TC_L2,
     CS_PARTIAL_FLUSH, CondExec, CopyData, CopyDataControl, DmaData, DmaDataCommand, DmaDataControl,
-    EventWrite, IndirectBuffer, IndirectBufferControl, ReleaseMem, ReleaseMemControl, ReleaseMemSelect,
-    WRITE_DATA_DST_GL2, WRITE_DATA_DST_MEMORY, WRITE_DATA_DST_MEMORY_SYNC, WRITE_DATA_DST_REGISTER,
-    WaitRegMem, WaitRegMem64, WaitRegMemControl, WriteData, WriteDataControl,
+    EventWrite, EventWriteMemory, IndirectBuffer, IndirectBufferControl, ReleaseMem, ReleaseMemControl,
+    ReleaseMemSelect, SAMPLE_PIPELINESTAT, WRITE_DATA_DST_GL2, WRITE_DATA_DST_MEMORY,
+    WRITE_DATA_DST_MEMORY_SYNC, WRITE_DATA_DST_REGISTER, WaitRegMem, WaitRegMem64, WaitRegMemControl,
+    WriteData, WriteDataControl,
 };
 pub use queues::{
     InvalidateTlbsControl, MapQueues, MapQueuesControl, QueryStatus, QueryStatusControl, SetResources,

@@ -55,6 +55,30 @@ word! {
     }
 }
 
+word! {
+    /// Third word of LOAD_SH_REG_INDEX (PAL `gfx9_plus_merged_f32_mec_pm4_packets.h`, `PM4_MEC_LOAD_SH_REG_INDEX`).
+    LoadShRegTarget {
+        /// First register, by its distance from [`SH_REG_START`] in dwords.
+        pub u16, register, set_register: 15, 0;
+        /// Set if memory has the registers' numbers as well.
+        pub has_numbers, set_has_numbers: 31;
+    }
+}
+
+/// Body of LOAD_SH_REG_INDEX, `PACKET3_LOAD_SH_REG_INDEX`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct LoadShRegIndex {
+    /// Address of the values in bits 31:2, low half; bit 0 is set for an offset from a base instead.
+    pub addr_lo: u32,
+    /// Address, high half.
+    pub addr_hi: u32,
+    /// The registers.
+    pub target: LoadShRegTarget,
+    /// How many, in bits 13:0.
+    pub dwords: u32,
+}
+
 /// Index of SET_SH_REG_INDEX: of a mask of compute units, only those that the kernel allows the queue are taken.
 pub const SH_REG_INDEX_CU_MASK: u8 = 3;
 
@@ -159,6 +183,7 @@ compute_registers! {
 const _: () = {
     assert!(size_of::<DispatchDirect>() == 4 * 4);
     assert!(size_of::<DispatchIndirect>() == 3 * 4);
+    assert!(size_of::<LoadShRegIndex>() == 4 * 4);
     let last = COMPUTE_REGISTERS_FIRST as usize + COMPUTE_REGISTERS - 1;
     assert!(ComputeRegister::USER_DATA_15.0 as usize == last);
 };

@@ -237,6 +237,20 @@ word! {
 
 /// Event of EVENT_WRITE: later packets wait until the compute shaders of earlier ones have ended.
 pub const CS_PARTIAL_FLUSH: u8 = 7;
+/// Event of EVENT_WRITE with an address: writes counts of invocations (`SAMPLE_PIPELINESTAT` of mesa `sid.h`).
+pub const SAMPLE_PIPELINESTAT: u8 = 30;
+
+/// Body of EVENT_WRITE of an event that writes to memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
+#[repr(C)]
+pub struct EventWriteMemory {
+    /// The event.
+    pub event: EventWrite,
+    /// Address, low half.
+    pub addr_lo: u32,
+    /// Address, high half.
+    pub addr_hi: u32,
+}
 
 /// Body of COND_EXEC on gfx9 and later, `PACKET3_COND_EXEC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -339,6 +353,7 @@ const _: () = {
     assert!(size_of::<CondExec>() == 4 * 4);
     assert!(size_of::<AtomicMem>() == 8 * 4);
     assert!(size_of::<DmaData>() == 6 * 4);
+    assert!(size_of::<EventWriteMemory>() == 3 * 4);
     assert!(size_of::<WriteData>() == 3 * 4);
     assert!(size_of::<WaitRegMem>() == 6 * 4);
     assert!(size_of::<WaitRegMem64>() == 8 * 4);

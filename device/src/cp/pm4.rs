@@ -90,6 +90,8 @@ pub struct Pm4Queue {
     started: VecDeque<Started>,
     /// Number of dispatches started, by which they are told apart.
     dispatches: u64,
+    /// Work-items of the dispatches that were counted (`COMPUTE_PIPELINESTAT_ENABLE`).
+    invocations: u64,
     scratch: Option<Arc<ScratchPool>>,
     /// `GPU_HDP_FLUSH_REQ`, as the queue has written it.
     hdp_flush: u32,
@@ -164,6 +166,7 @@ impl Pm4Queue {
             buffers: Execution::default(),
             started: VecDeque::new(),
             dispatches: 0,
+            invocations: 0,
             scratch: None,
             hdp_flush: 0,
             turns_in_buffers: 0,

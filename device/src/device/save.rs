@@ -30,7 +30,7 @@ use crate::vm::{SavedContexts, SavedRoot, SpaceList, Spaces};
 /// First bytes of every snapshot; the version comes after them.
 const MAGIC: [u8; 8] = *b"belfryGP";
 /// Version of the format: another one whenever a saved type changes. A device reads its own version alone.
-const VERSION: u32 = 21;
+const VERSION: u32 = 22;
 
 /// Reasons why a device cannot be saved or restored.
 #[derive(Debug, thiserror::Error)]

@@ -27,7 +27,7 @@ pub(crate) use atomic::{COMPARE_SWAP, perform as atomic};
 pub use error::Error;
 
 /// First register that `SET_UCONFIG_REG` counts from (`PACKET3_SET_UCONFIG_REG_START`).
-const UCONFIG_START: u32 = 0xc000;
+pub(crate) const UCONFIG_START: u32 = 0xc000;
 /// Bits of a packet's register number.
 const REGISTER_MASK: u32 = 0x3_ffff;
 /// Selector of COPY_DATA: a register, as source or destination.
@@ -142,7 +142,7 @@ pub(crate) fn execute(opcode: Opcode, body: &[u32], port: &mut impl Port) -> Res
         Opcode::NOP | Opcode::EVENT_WRITE | Opcode::PFP_SYNC_ME => {}
         Opcode::ACQUIRE_MEM => match port.packets() {
             Pm4Packets::V9 => drop(exact::<AcquireMemGfx9>(opcode, body)?),
-            Pm4Packets::V10 => drop(exact::<AcquireMem>(opcode, body)?),
+            Pm4Packets::V10 | Pm4Packets::V12 => drop(exact::<AcquireMem>(opcode, body)?),
         },
         Opcode::PRED_EXEC if port.packets() == Pm4Packets::V9 => {
             let packet: PredExec = exact(opcode, body)?;

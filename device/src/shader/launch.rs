@@ -115,6 +115,16 @@ impl Launch {
         self.workgroups().into_iter().try_fold(1u64, |product, count| product.checked_mul(u64::from(count)))
     }
 
+    /// Counts the work-items of all workgroups, with a bound.
+    #[must_use]
+    pub(crate) fn invocations(&self) -> u64 {
+        let size = |dim: usize| {
+            let before = u64::from(self.start[dim]) * u64::from(self.workgroup[dim]);
+            u64::from(self.grid[dim]).saturating_sub(before)
+        };
+        (0..3).fold(1u64, |product, dim| product.saturating_mul(size(dim)))
+    }
+
     /// Returns the identifier of the `index`th workgroup, x fastest.
     #[must_use]
     pub fn workgroup_id(&self, index: u64) -> [u32; 3] {

@@ -46,7 +46,7 @@ pub static GENERATION: Generation = Generation {
     // 31.
     card: Card { clock_mhz: 2350, gigabytes_per_second: 640, cycles: [1, 4, 16, 16, 1], cache_bytes: 128 },
     mqd: MQD,
-    pm4: Pm4Packets::V10,
+    pm4: Pm4Packets::V12,
     sdma: SdmaRules { mqd: SdmaMqdForm::V12, packets: SdmaPackets::V7 },
     user_registers: gfx1100::USER_REGISTERS,
     pte: PteFormat::Gfx12,

@@ -76,7 +76,7 @@ impl Preempted for Pm4Queue {
                 }
             }
         }
-        let own = bytes(self.hdp_flush, &self.buffers, &kept);
+        let own = bytes((self.hdp_flush, self.invocations), &self.buffers, &kept);
         encode(&own, &waves, self.shader.chip().shader.stack)
     }
 
@@ -113,6 +113,7 @@ impl Preempted for Pm4Queue {
         self.dispatches = 0;
         self.scratch = None;
         self.hdp_flush = 0;
+        self.invocations = 0;
         self.buffers = Execution::default();
     }
 }
@@ -151,6 +152,7 @@ impl Pm4Queue {
     fn read_state(&mut self, bytes: &[u8]) -> Result<Vec<Kept>, ContextError> {
         let mut reader = Reader(bytes);
         self.hdp_flush = reader.word()?;
+        self.invocations = reader.quad()?;
         self.buffers = read_buffers(&mut reader)?;
         let count = reader.number()?;
         if count > MAX_STARTED as u64 {
@@ -160,8 +162,9 @@ impl Pm4Queue {
     }
 }
 
-fn bytes(hdp_flush: u32, buffers: &Execution, kept: &[Kept]) -> Vec<u8> {
+fn bytes((hdp_flush, invocations): (u32, u64), buffers: &Execution, kept: &[Kept]) -> Vec<u8> {
     let mut bytes = hdp_flush.to_le_bytes().to_vec();
+    bytes.extend(invocations.to_le_bytes());
     put_buffers(&mut bytes, buffers);
     put_number(&mut bytes, kept.len() as u64);
     for kept in kept {

@@ -11,7 +11,7 @@ use belfry_isa::mem::Access;
 use zerocopy::FromZeros;
 
 use super::registers::ComputeRegisters;
-use crate::chip::{CuMask, Generation, TmpRing};
+use crate::chip::{CuMask, Generation, Pm4Packets, TmpRing};
 use crate::cp::dispatch::{self, Prepared};
 use crate::cp::error::{Cause, KernelError};
 use crate::pm4::Error;
@@ -61,7 +61,9 @@ pub(super) fn prepare(
 ) -> Result<Option<Prepared>, Cause> {
     let initiator = DispatchInitiator::from_bits(registers.get(ComputeRegister::DISPATCH_INITIATOR));
     check(initiator, registers)?;
-    let Some(Sizes { grid, workgroup, start }) = sizes(initiator, registers)? else { return Ok(None) };
+    let Some(Sizes { grid, workgroup, start }) = sizes(initiator, registers, chip.pm4)? else {
+        return Ok(None);
+    };
     let descriptor = descriptor(initiator, registers, chip);
     let entry = registers.pair(ComputeRegister::PGM_LO, ComputeRegister::PGM_HI) << 8;
     let bad = |reason| Cause::KernelObject { address: entry, reason };
@@ -160,10 +162,14 @@ fn start(initiator: DispatchInitiator, registers: &ComputeRegisters) -> [u32; 3]
 ///
 /// The sizes of a dispatch with a start are ends and not counts (mesa `radv_cmd_buffer.c`,
 /// `radv_emit_dispatch_packets`).
-fn sizes(initiator: DispatchInitiator, registers: &ComputeRegisters) -> Result<Option<Sizes>, Cause> {
+fn sizes(
+    initiator: DispatchInitiator,
+    registers: &ComputeRegisters,
+    packets: Pm4Packets,
+) -> Result<Option<Sizes>, Cause> {
     let dim = registers.three(ComputeRegister::DIM_X);
     let threads = registers.three(ComputeRegister::NUM_THREAD_X);
-    let workgroup = threads.map(|threads| threads & 0xffff);
+    let workgroup = [0, 1, 2].map(|dim| packets.workgroup_size(dim, threads[dim]));
     let items: u64 = workgroup.iter().map(|&size| u64::from(size)).product();
     if items == 0 || items > u64::from(MAX_WORKGROUP_SIZE) {
         // Each size has 16 bits.
@@ -215,7 +221,9 @@ mod tests {
 
     #[test]
     fn sizes_are_in_workgroups_or_in_work_items() {
-        let of = |bits, dim, threads| sizes(DispatchInitiator::from_bits(bits), &registers(dim, threads));
+        let of = |bits, dim, threads| {
+            sizes(DispatchInitiator::from_bits(bits), &registers(dim, threads), Pm4Packets::V10)
+        };
         let from_origin = |grid| Ok(Some(Sizes { grid, workgroup: [8, 4, 2], start: [0; 3] }));
         assert_eq!(of(1, [3, 2, 1], [8, 4, 2]), from_origin([24, 8, 2]));
         assert_eq!(of(0x21, [3, 2, 1], [8, 4, 2]), from_origin([3, 2, 1]));
@@ -227,6 +235,17 @@ mod tests {
         for threads in [[0, 1, 1], [1025, 1, 1], [0xffff, 0xffff, 0xffff]] {
             assert!(matches!(of(1, [1; 3], threads), Err(Cause::WorkgroupSize(_))), "{threads:?}");
         }
+    }
+
+    #[test]
+    fn order_of_work_items_is_no_part_of_a_size_on_gfx12() {
+        let threads = [8 | 3 << 13 | 5 << 16, 4 | 2 << 13, 2];
+        let of = |packets| {
+            sizes(DispatchInitiator::from_bits(3 | 1 << 18), &registers([3, 2, 1], threads), packets)
+        };
+        let expected = Sizes { grid: [21, 8, 2], workgroup: [8, 4, 2], start: [0; 3] };
+        assert_eq!(of(Pm4Packets::V12), Ok(Some(expected)));
+        assert!(matches!(of(Pm4Packets::V10), Err(Cause::WorkgroupSize(_))), "bits of the size on gfx11");
     }
 
     #[test]
@@ -247,7 +266,9 @@ mod tests {
     fn sizes_of_a_dispatch_that_begins_behind_the_origin_are_ends() {
         let mut registers = registers([5, 2, 1], [8 | 3 << 16, 4, 2]);
         registers.set(ComputeRegister::START_X, 2);
-        let of = |bits, registers: &ComputeRegisters| sizes(DispatchInitiator::from_bits(bits), registers);
+        let of = |bits, registers: &ComputeRegisters| {
+            sizes(DispatchInitiator::from_bits(bits), registers, Pm4Packets::V10)
+        };
         let expected = |grid, start| Ok(Some(Sizes { grid, workgroup: [8, 4, 2], start }));
         assert_eq!(of(1, &registers), expected([40, 8, 2], [2, 0, 0]));
         assert_eq!(of(3, &registers), expected([35, 8, 2], [2, 0, 0]), "the last one has 3");

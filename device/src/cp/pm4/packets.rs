@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use belfry_abi::pm4::{
     CS_PARTIAL_FLUSH, ComputeRegister, DispatchDirect, DispatchIndirect, DispatchInitiator, EventWrite,
-    IndirectBuffer, Opcode, ReleaseMem, SH_REG_INDEX_CU_MASK, SH_REG_START, SetShReg,
+    EventWriteMemory, IndirectBuffer, LoadShRegIndex, Opcode, ReleaseMem, SAMPLE_PIPELINESTAT,
+    SH_REG_INDEX_CU_MASK, SH_REG_START, SetShReg,
 };
 
 use super::dispatch::Pm4Dispatch;
@@ -113,6 +114,13 @@ impl Pm4Queue {
         let (opcode, body) = (packet.header.opcode(), &packet.body[..]);
         match opcode {
             Opcode::SET_SH_REG | Opcode::SET_SH_REG_INDEX => self.set_sh_reg(opcode, body)?,
+            Opcode::SET_SH_REG_PAIRS if self.takes_pairs() => self.set_pairs(opcode, SH_REG_START, body)?,
+            Opcode::SET_UCONFIG_REG_PAIRS if self.takes_pairs() => {
+                self.set_pairs(opcode, pm4::UCONFIG_START, body)?;
+            }
+            Opcode::LOAD_SH_REG_INDEX if self.shader.chip().pm4 != Pm4Packets::V9 => {
+                self.load_sh_reg(&pm4::exact(opcode, body).map_err(ring)?)?;
+            }
             Opcode::DISPATCH_DIRECT => {
                 let DispatchDirect { dim, initiator } = pm4::exact(opcode, body).map_err(ring)?;
                 return self.dispatch(dim, initiator);
@@ -125,10 +133,9 @@ impl Pm4Queue {
                 return self.dispatch(dim, packet.initiator);
             }
             Opcode::EVENT_WRITE => {
-                let event: EventWrite = pm4::prefix(opcode, body).map_err(ring)?;
                 // An event with an address writes counters.
                 if body.len() == 3 {
-                    return Err(ring(Error::CounterEvent { event: event.event_type() }));
+                    return self.write_counter(&pm4::exact(opcode, body).map_err(ring)?);
                 }
                 let event: EventWrite = pm4::exact(opcode, body).map_err(ring)?;
                 if event.event_type() == CS_PARTIAL_FLUSH && self.has_running_dispatches() {
@@ -203,6 +210,55 @@ impl Pm4Queue {
         Ok(())
     }
 
+    fn takes_pairs(&self) -> bool {
+        self.shader.chip().pm4 == Pm4Packets::V12
+    }
+
+    /// Writes registers of which each comes with its number, counted from `start`.
+    fn set_pairs(&mut self, opcode: Opcode, start: u32, body: &[u32]) -> Result<(), Cause> {
+        let (pairs, rest) = body.as_chunks::<2>();
+        if !rest.is_empty() {
+            return Err(ring(Error::Length { opcode, dwords: body.len() }));
+        }
+        let name = opcode.name().unwrap_or_default();
+        for &[number, value] in pairs {
+            let index = start + (number & 0xffff);
+            self.with_reach(|reach| reach.write_register(name, index, value))?;
+        }
+        Ok(())
+    }
+
+    /// Writes registers that follow each other with what is in memory.
+    fn load_sh_reg(&mut self, packet: &LoadShRegIndex) -> Result<(), Cause> {
+        const NAME: &str = "LOAD_SH_REG_INDEX";
+        if packet.addr_lo & 1 != 0 || packet.target.has_numbers() {
+            let value = if packet.addr_lo & 1 != 0 { packet.addr_lo } else { packet.target.bits() };
+            return Err(ring(Error::Field { what: "LOAD_SH_REG_INDEX of another form, word", value }));
+        }
+        let at = pm4::quad(packet.addr_lo & !3, packet.addr_hi);
+        let first = SH_REG_START + u32::from(packet.target.register());
+        for dword in 0..packet.dwords & 0x3fff {
+            let value = self.state.space().load_u32(at.wrapping_add(u64::from(dword) * 4));
+            let value = value.map_err(|fault| Cause::Memory { what: NAME, fault })?;
+            self.with_reach(|reach| reach.write_register(NAME, first + dword, value))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the counter of an event that has an address. SAMPLE_PIPELINESTAT of a compute queue writes the count of
+    /// compute invocations alone, 64 bits (mesa `radv_query.c`, `radv_begin_pipeline_stat_query`). It counts
+    /// dispatches as they start: all before the packet are in it.
+    fn write_counter(&self, packet: &EventWriteMemory) -> Result<Outcome, Cause> {
+        let event = packet.event.event_type();
+        if event != SAMPLE_PIPELINESTAT {
+            return Err(ring(Error::CounterEvent { event }));
+        }
+        let at = pm4::quad(packet.addr_lo & !7, packet.addr_hi);
+        let written = self.state.space().store_u64(at, self.invocations);
+        written.map_err(|fault| Cause::Memory { what: "EVENT_WRITE", fault })?;
+        Ok(Outcome::Done)
+    }
+
     /// Returns the compute units that the kernel driver allows, for the register with their mask.
     fn allowed_cus(&self, register: ComputeRegister) -> Result<u32, Cause> {
         let at = launch::STATIC_THREAD_MGMT.iter().position(|&mask| mask == register);
@@ -232,10 +288,14 @@ impl Pm4Queue {
         }
         let dispatch = Arc::new(Pm4Dispatch::new(&self.state, self.dispatches, registers, false));
         let grid = prepared.launch.grid;
+        let invocations = prepared.launch.invocations();
         self.shader
             .submit(&self.state.shader, prepared.launch, Arc::clone(&dispatch) as _)
             .map_err(|_| Cause::Dimensions { dimensions: 3, grid })?;
         self.dispatches += 1;
+        if self.registers.get(ComputeRegister::PIPELINESTAT_ENABLE) & 1 != 0 {
+            self.invocations = self.invocations.wrapping_add(invocations);
+        }
         self.started.push_back(Started::Dispatch(dispatch));
         Ok(Outcome::Done)
     }

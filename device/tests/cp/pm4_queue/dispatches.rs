@@ -73,6 +73,38 @@ fn dispatch_begins_at_the_workgroup_that_its_registers_name() {
 }
 
 #[test]
+fn work_items_of_counted_dispatches_are_sampled() {
+    let bench = Bench::new(2);
+    let mut ring = Ring::new(&bench, 512);
+    let (args, out, _) = vectors(&bench, 1024);
+    let counts = bench.alloc(64, READ_WRITE);
+    let sample = |at: u64| packet(Opcode::EVENT_WRITE, &[&[30 | 2 << 8][..], &halves(counts + at)].concat());
+    let counting = |on: u32| set(ComputeRegister::PIPELINESTAT_ENABLE, &[on]);
+    ring.submit(
+        &bench,
+        &[
+            program(&bench, "vecadd", [256, 1, 1], 0, args),
+            direct([1024, 1, 1], THREADS),
+            counting(1),
+            sample(0),
+            direct([1000, 1, 1], THREADS),
+            // Two workgroups before those that run.
+            set(ComputeRegister::START_X, &[2, 0, 0]),
+            direct([4, 1, 1], 0x8001),
+            sample(8),
+            counting(0),
+            set(ComputeRegister::START_X, &[0, 0, 0]),
+            direct([1, 1, 1], 0x8001),
+            sample(16),
+            release(counts + 32, 1, 0),
+        ],
+    );
+    ring.run_until(|| bench.u32s(counts + 32, 1) == [1]);
+    assert_eq!(bench.u32s(counts, 6), [0, 0, 1512, 0, 1512, 0]);
+    assert_ne!(bench.u32s(out + 1023 * 4, 1), [0], "the work was done");
+}
+
+#[test]
 fn dispatch_takes_its_size_from_memory_and_its_packets_from_a_buffer() {
     let bench = Bench::new(2);
     let mut ring = Ring::new(&bench, 64);

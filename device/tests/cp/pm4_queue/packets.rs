@@ -5,6 +5,12 @@ use belfry_device::queue::{BlockedOn, Progress, QueueEngine as _};
 
 use super::{Ring, enter, halves, packet, release, wait, write};
 use crate::bench::{Bench, Interrupt, READ_WRITE};
+use crate::gpus::{GFX1100, GFX1201};
+
+/// COPY_DATA of a compute register to memory.
+fn get(at: u64, register: u32) -> Vec<u32> {
+    packet(Opcode::COPY_DATA, &[&[5 << 8, 0x2c00 + register, 0][..], &halves(at)].concat())
+}
 
 fn memory() -> (Bench, Ring, u64) {
     let bench = Bench::new(1);
@@ -142,9 +148,6 @@ fn waits_for_64_bits_compare_all_of_them() {
 fn preamble_of_a_graphics_driver_is_taken_and_its_masks_stay_within_the_kernels() {
     let (bench, mut ring, data) = memory();
     let mask = 0x216;
-    let get = |at: u64, register: u32| {
-        packet(Opcode::COPY_DATA, &[&[5 << 8, 0x2c00 + register, 0][..], &halves(at)].concat())
-    };
     let indexed =
         |index: u32, value: u32| packet(Opcode::SET_SH_REG_INDEX, &[index << 28 | mask, value, 0xf]);
     ring.submit(
@@ -170,6 +173,54 @@ fn preamble_of_a_graphics_driver_is_taken_and_its_masks_stay_within_the_kernels(
     ring.submit(&bench, &[indexed(3, 0x3), get(data, mask), indexed(3, 0xe), get(data + 4, mask)]);
     ring.drain(&bench);
     assert_eq!(bench.u32s(data, 2), [1, 4]);
+}
+
+#[test]
+fn registers_are_loaded_from_memory() {
+    for gpu in [&GFX1100, &GFX1201] {
+        let bench = Bench::of(gpu, 1);
+        let mut ring = Ring::new(&bench, 256);
+        let (data, sizes) = (bench.alloc(4096, READ_WRITE), bench.buffer(&[7u32, 8, 9]));
+        let load = |at: u64, register: u32, count: u32| {
+            packet(Opcode::LOAD_SH_REG_INDEX, &[&halves(at)[..], &[register, count]].concat())
+        };
+        ring.submit(&bench, &[load(sizes, 0x241, 3), load(sizes + 4, 0x245, 1), load(sizes, 0x246, 0)]);
+        for register in 0..8 {
+            ring.submit(&bench, &[get(data + u64::from(register) * 4, 0x240 + register)]);
+        }
+        ring.drain(&bench);
+        assert_eq!(bench.u32s(data, 8), [0, 7, 8, 9, 0, 8, 0, 0], "{}", gpu.name);
+    }
+}
+
+/// `gfx12_init_compute_preamble_state` of mesa `ac_cmdbuf.c` writes its registers so.
+#[test]
+fn registers_in_pairs_are_those_of_gfx12() {
+    let bench = Bench::of(&GFX1201, 1);
+    let mut ring = Ring::new(&bench, 256);
+    let data = bench.alloc(4096, READ_WRITE);
+    ring.submit(
+        &bench,
+        &[
+            packet(Opcode::SET_SH_REG_PAIRS, &[0x240, 5, 0x27d, 1, 0x216, 0x3_0003]),
+            packet(Opcode::SET_UCONFIG_REG_PAIRS, &[0x380, 0x1234, 0x381, 5]),
+            get(data, 0x240),
+            get(data + 4, 0x216),
+        ],
+    );
+    ring.drain(&bench);
+    assert_eq!(bench.u32s(data, 2), [5, 0x3_0003]);
+    let rows: [(&str, Opcode, &[u32]); 3] = [
+        ("SET_SH_REG_PAIRS has 3", Opcode::SET_SH_REG_PAIRS, &[0x240, 1, 2]),
+        ("SET_SH_REG_PAIRS of register 0x2c00", Opcode::SET_SH_REG_PAIRS, &[0, 1]),
+        ("SET_UCONFIG_REG_PAIRS of register 0xc200", Opcode::SET_UCONFIG_REG_PAIRS, &[0x200, 1]),
+    ];
+    for (expected, opcode, body) in rows {
+        let mut ring = Ring::new(&bench, 256);
+        ring.submit(&bench, &[packet(opcode, body)]);
+        let error = ring.error().to_string();
+        assert!(error.contains(expected), "{expected}: {error}");
+    }
 }
 
 #[test]

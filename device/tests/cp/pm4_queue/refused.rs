@@ -15,9 +15,13 @@ fn packets_that_are_not_modelled_stop_their_queue_by_name() {
     let predicated = packet(Opcode::NOP, &[0]).into_iter().enumerate();
     let predicated = predicated.map(|(at, dword)| dword | u32::from(at == 0)).collect();
     let wait64 = |control: u32| packet(Opcode::WAIT_REG_MEM64, &[control, 0xe27, 0, 0, 0, 1, 0, 0]);
-    let rows: [(&str, Vec<u32>); 27] = [
+    let rows: [(&str, Vec<u32>); 31] = [
         ("NOP with a predicate", predicated),
-        ("EVENT_WRITE of event 0x1e to memory", packet(Opcode::EVENT_WRITE, &[0x21e, 0, 0])),
+        ("EVENT_WRITE of event 0x1b to memory", packet(Opcode::EVENT_WRITE, &[0x21b, 0, 0])),
+        ("LOAD_SH_REG_INDEX of another form, word 0x1", packet(Opcode::LOAD_SH_REG_INDEX, &[1, 0, 0x240, 1])),
+        ("form, word 0x80000240", packet(Opcode::LOAD_SH_REG_INDEX, &[0, 0, 1 << 31 | 0x240, 1])),
+        ("LOAD_SH_REG_INDEX has 3", packet(Opcode::LOAD_SH_REG_INDEX, &[0, 0, 0x240])),
+        ("operation SET_SH_REG_PAIRS", packet(Opcode::SET_SH_REG_PAIRS, &[0x240, 1])),
         ("WAIT_REG_MEM64 space 0", wait64(3)),
         ("WAIT_REG_MEM64 with operation 1", wait64(3 | 1 << 4 | 1 << 6)),
         ("WAIT_REG_MEM64 has 6", packet(Opcode::WAIT_REG_MEM64, &[3 | 1 << 4, 0, 0, 0, 0, 0])),
@@ -74,7 +78,7 @@ fn memory_that_is_not_there_stops_its_queue_with_a_fault() {
     let nowhere = 0x6666_0000_0000;
     let wait64 = [&[3 | 1 << 4][..], &halves(nowhere), &[0, 1, u32::MAX, u32::MAX, 4]].concat();
     let prefetch = [&[3 << 29 | 2 << 20][..], &halves(nowhere), &[0, 0, 32]].concat();
-    let rows: [(&str, Vec<u32>); 9] = [
+    let rows: [(&str, Vec<u32>); 11] = [
         ("DMA_DATA", packet(Opcode::DMA_DATA, &prefetch)),
         ("WAIT_REG_MEM64", packet(Opcode::WAIT_REG_MEM64, &wait64)),
         ("WRITE_DATA", write(nowhere, &[1])),
@@ -84,6 +88,11 @@ fn memory_that_is_not_there_stops_its_queue_with_a_fault() {
         ("COND_EXEC", packet(Opcode::COND_EXEC, &[&halves(nowhere)[..], &[0, 1]].concat())),
         ("ATOMIC_MEM", packet(Opcode::ATOMIC_MEM, &[&[0xf][..], &halves(nowhere), &[0; 5]].concat())),
         ("DISPATCH_INDIRECT", packet(Opcode::DISPATCH_INDIRECT, &[&halves(nowhere)[..], &[1]].concat())),
+        ("EVENT_WRITE", packet(Opcode::EVENT_WRITE, &[&[0x21e][..], &halves(nowhere)].concat())),
+        (
+            "LOAD_SH_REG_INDEX",
+            packet(Opcode::LOAD_SH_REG_INDEX, &[&halves(nowhere)[..], &[0x240, 1]].concat()),
+        ),
     ];
     for (expected, bad) in rows {
         let mut ring = Ring::new(&bench, 256);
