@@ -288,6 +288,13 @@ impl Pair {
         let Ok(block) = self.walker.walk(va, access) else { return };
         let at = block.at.plus(va - block.va);
         let mapped = Mmu::translate(&self.space, va, access);
+        if matches!(block.at, Physical::Nowhere) {
+            let mapping = mapped.expect("a page that is not resident");
+            assert_eq!((mapping.va, mapping.len), (block.va, block.len));
+            assert_eq!((mapping.writable, mapping.alone), (access.is_write(), access.is_write()));
+            assert!(!mapping.executable);
+            return;
+        }
         let slice = MEMORY.enter();
         let Some((host, left)) = MEMORY.host_pointer(&slice, location(at)) else {
             assert!(mapped.is_err(), "nothing is at {at:x?}");
@@ -320,5 +327,6 @@ fn location(at: Physical) -> memory::Physical {
     match at {
         Physical::Vram(offset) => memory::Physical::local(offset),
         Physical::System(address) => memory::Physical::system(address),
+        Physical::Nowhere => memory::Physical::nowhere(),
     }
 }

@@ -98,6 +98,7 @@ unsafe impl Mmu for Memory {
                 writable: !is_code,
                 executable: is_code,
                 mirrored: false,
+                alone: false,
             });
         }
         fault(FaultKind::NotPresent)

@@ -13,6 +13,8 @@ pub enum Physical {
     Vram(u64),
     /// Guest-physical address.
     System(u64),
+    /// No memory: a page that is not resident. Loads are 0, and stores are lost.
+    Nowhere,
 }
 
 impl Physical {
@@ -22,6 +24,7 @@ impl Physical {
         match self {
             Self::Vram(at) => Self::Vram(at.wrapping_add(bytes)),
             Self::System(at) => Self::System(at.wrapping_add(bytes)),
+            Self::Nowhere => Self::Nowhere,
         }
     }
 
@@ -143,7 +146,7 @@ impl Walker {
             let at = self.entry(entry, level, va).ok_or((FaultKind::NotPresent, level))?;
             entry = self.read(at).ok_or((FaultKind::Bus, level))?;
             if bits(entry, 0, 0) == 0 {
-                return Err((FaultKind::NotPresent, level));
+                return self.not_resident(entry, level, va, access).map_err(|kind| (kind, level));
             }
             match self.kind(entry, level) {
                 Kind::Page => return self.page(entry, level, va, access).map_err(|kind| (kind, level)),
@@ -152,6 +155,24 @@ impl Walker {
             }
         }
         unreachable!("the last level is a page");
+    }
+
+    /// Block of an entry that is not valid: a page that is not resident, or none.
+    fn not_resident(&self, entry: u64, level: u32, va: u64, access: Access) -> Result<Block, FaultKind> {
+        let is = |bit| bits(entry, bit, bit) == 1;
+        let marked = match self.root.format {
+            PteFormat::Gfx11 => is(51) && (level == 0 || is(54)),
+            PteFormat::Gfx12 => is(56) && (level == 0 || is(63)),
+            PteFormat::Gfx9 => is(51) && if level < 2 { !is(56) } else { is(54) },
+        };
+        match access {
+            _ if !marked => Err(FaultKind::NotPresent),
+            Access::Execute => Err(FaultKind::NoExecute),
+            Access::Read | Access::Write | Access::Atomic => {
+                let permissions = [true, true, false];
+                Ok(Block { va: va / 4096 * 4096, len: 4096, at: Physical::Nowhere, permissions })
+            }
+        }
     }
 
     /// Kind of a valid entry.
@@ -250,8 +271,13 @@ impl Walker {
                 Some(block) => block,
                 None => self.walk(at, access).map_err(|(kind, level)| (at, kind, Some(level)))?,
             };
-            let (range, offset) = self.find(now.at.plus(at - now.va)).ok_or((at, FaultKind::Bus, None))?;
-            operation(&mut self.memory[range].1[offset]);
+            if matches!(now.at, Physical::Nowhere) {
+                operation(&mut 0);
+            } else {
+                let place = self.find(now.at.plus(at - now.va));
+                let (range, offset) = place.ok_or((at, FaultKind::Bus, None))?;
+                operation(&mut self.memory[range].1[offset]);
+            }
             block = Some(now);
         }
         Ok(())

@@ -64,6 +64,8 @@ pub struct Mapping {
     /// True if `host` points at a copy of the memory, kept by the owner of the [`Mmu`]: each store is then translated
     /// anew, and [`Mmu::update`] does the atomics.
     pub mirrored: bool,
+    /// True if it serves one access of its kind by the thread that has asked, and is not to be kept.
+    pub alone: bool,
 }
 
 /// Why an access of memory failed.

@@ -36,8 +36,15 @@ struct Memory {
 // SAFETY: all of it are atomics, and it lives as long as the address space.
 unsafe impl Mmu for Memory {
     fn translate(&self, va: u64, access: Access) -> Result<Mapping, Fault> {
-        let mapping =
-            |va, len, host| Mapping { va, len, host, writable: true, executable: true, mirrored: false };
+        let mapping = |va, len, host| Mapping {
+            va,
+            len,
+            host,
+            writable: true,
+            executable: true,
+            mirrored: false,
+            alone: false,
+        };
         if va & !(PAGE - 1) == CODE {
             return Ok(mapping(CODE, PAGE, self.code.as_ptr().cast_mut().cast()));
         }

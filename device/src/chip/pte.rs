@@ -45,6 +45,8 @@ pub enum Entry {
     Table(Table),
     /// Memory.
     Page(Page),
+    /// A page that is not resident (PRT): loads are 0, stores go nowhere, and neither is a fault.
+    NotResident,
     /// Something that the format has and the model has not: the access is refused, as that is better than a
     /// wrong one.
     Unmodelled,

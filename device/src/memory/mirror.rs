@@ -136,7 +136,7 @@ fn number(location: Physical) -> u64 {
     match location.aperture {
         Aperture::Local => page,
         // No page of a peer is found, so that none gets into the copy.
-        Aperture::Peer(_) => NOWHERE,
+        Aperture::Peer(_) | Aperture::Nowhere => NOWHERE,
         Aperture::System => SYSTEM | page,
     }
 }

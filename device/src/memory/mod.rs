@@ -17,6 +17,7 @@ mod links;
 mod mirror;
 #[cfg(test)]
 mod mirror_tests;
+mod nowhere;
 mod own;
 mod peers;
 mod physical;
@@ -277,13 +278,17 @@ impl Memory {
         location: Physical,
         access: Access,
     ) -> Option<(u64, *mut u8, u64)> {
-        if self.is_mirrored() {
+        if self.is_mirrored() && location.aperture != Aperture::Nowhere {
             let block = self.block(slice, location, access)?;
             return Some((location.offset % PAGE, block.host(), block.len()));
         }
         let Physical { aperture, offset } = location;
         let before = match aperture {
             Aperture::Local | Aperture::Peer(_) => offset,
+            Aperture::Nowhere => {
+                let block = nowhere::block(offset, access)?;
+                return Some((offset, block.host(), block.len()));
+            }
             Aperture::System => match self.on_bus(offset) {
                 Some(OwnPlace { before, .. }) => before,
                 None => {
@@ -305,6 +310,7 @@ impl Memory {
         access: Access,
     ) -> Option<Block<'a>> {
         match &self.mirror {
+            _ if location.aperture == Aperture::Nowhere => nowhere::block(location.offset, access),
             None => self.find(location),
             // What a peer's processors and waves store is no input of a record.
             Some(_) if self.is_a_peer_s(location) => None,
@@ -321,7 +327,11 @@ impl Memory {
         size: u64,
         update: &dyn Fn(u64) -> u64,
     ) -> Option<u64> {
-        self.mirror.as_ref()?.update((location, size), update, |page| self.find(page))
+        let mirror = self.mirror.as_ref()?;
+        if location.aperture == Aperture::Nowhere {
+            return Some(0);
+        }
+        mirror.update((location, size), update, |page| self.find(page))
     }
 
     /// Writes all of the device's stores to memory, if it works on a copy.
@@ -361,6 +371,8 @@ impl Memory {
             Aperture::Local => (self.vram.as_ptr(), self.vram_size()),
             Aperture::Peer(number) => self.peers.region(number)?,
             Aperture::System => return self.find_system(offset),
+            // Which page it is depends on the access.
+            Aperture::Nowhere => return None,
         };
         let left = size.checked_sub(offset).filter(|&left| left > 0)?;
         // In range: `left` is positive. `as usize` is lossless, the region exists on this host.
@@ -379,7 +391,7 @@ impl Memory {
     /// Returns true if another device's memory is at a location.
     fn is_a_peer_s(&self, location: Physical) -> bool {
         match location.aperture {
-            Aperture::Local => false,
+            Aperture::Local | Aperture::Nowhere => false,
             Aperture::Peer(_) => true,
             Aperture::System => self.peers.on_bus(location.offset).is_some(),
         }

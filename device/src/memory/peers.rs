@@ -153,7 +153,7 @@ impl Memory {
     /// Returns the number of the device whose VRAM a place is, if that is another one.
     pub(crate) fn peer_at(&self, place: Physical) -> Option<u8> {
         match place.aperture {
-            Aperture::Local => None,
+            Aperture::Local | Aperture::Nowhere => None,
             Aperture::Peer(number) => Some(number),
             Aperture::System => self.peers.with_vram_at(place.offset),
         }

@@ -9,6 +9,8 @@ pub enum Aperture {
     Peer(u8),
     /// System memory.
     System,
+    /// No memory: a page that is not resident. Loads are 0, and stores are lost.
+    Nowhere,
 }
 
 /// A place in physical memory.
@@ -38,6 +40,12 @@ impl Physical {
     #[must_use]
     pub const fn system(address: u64) -> Self {
         Self { aperture: Aperture::System, offset: address }
+    }
+
+    /// The first byte of a page that is not resident. The byte after its last one is no memory either.
+    #[must_use]
+    pub const fn nowhere() -> Self {
+        Self { aperture: Aperture::Nowhere, offset: 0 }
     }
 
     /// The place `bytes` further on, or `None` past the end of the address range.

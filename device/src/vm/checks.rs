@@ -60,6 +60,7 @@ fn text((location, [readable, writable, executable]): &Seen) -> String {
         Aperture::Local => format!("VRAM {at:#x}"),
         Aperture::Peer(number) => format!("VRAM {at:#x} of device {number}"),
         Aperture::System => format!("system memory {at:#x}"),
+        Aperture::Nowhere => "no memory (not resident)".to_owned(),
     };
     let rights = [(*readable, 'r'), (*writable, 'w'), (*executable, 'x')];
     let rights: String = rights.iter().map(|&(has, letter)| if has { letter } else { '-' }).collect();

@@ -81,7 +81,7 @@ impl AddressSpace {
             levels.push(Level { level, index, at, bits, entry, shift });
             match entry {
                 Entry::Table(next) => table = next,
-                Entry::Absent | Entry::Page(_) | Entry::Unmodelled => break,
+                Entry::Absent | Entry::Page(_) | Entry::NotResident | Entry::Unmodelled => break,
             }
         }
         levels
@@ -139,7 +139,7 @@ impl Search<'_> {
                         return false;
                     }
                 }
-                Entry::Table(_) | Entry::Absent | Entry::Unmodelled => {}
+                Entry::Table(_) | Entry::Absent | Entry::NotResident | Entry::Unmodelled => {}
             }
         }
         true

@@ -31,7 +31,7 @@ use belfry_isa::mem::{Access, Mapping, Mmu, Watch};
 pub use belfry_isa::mem::{Fault, FaultKind};
 
 use crate::chip::PteFormat;
-use crate::memory::{Memory, Quiescence, Slice as MemorySlice};
+use crate::memory::{Aperture, Memory, Quiescence, Slice as MemorySlice};
 use crate::spent::{self, Part};
 use crate::tools::Tools;
 pub(crate) use contexts::{Contexts, FrameBuffer, ShaderMemory, Tables, VMIDS, fault_page};
@@ -286,6 +286,10 @@ impl AddressSpace {
 
     /// Remembers the page at `va`, as far as memory is contiguous from its start.
     fn remember(&self, slice: &Slice<'_>, known: recent::Known, va: u64, translation: &Translation) {
+        // Loads and stores of such a page are elsewhere.
+        if translation.location.aperture == Aperture::Nowhere {
+            return;
+        }
         let page = va & !(PAGE - 1);
         let Some(before) = page.checked_sub(translation.va) else { return };
         let Some(location) = translation.locate(page) else { return };
@@ -359,7 +363,8 @@ unsafe impl Mmu for AddressSpace {
             && let Some(Recent { va, host, len, rights }) = recent::get(known, va & !(PAGE - 1), access)
         {
             let writable = rights.allow(Access::Atomic);
-            return Ok(Mapping { va, len, host, writable, executable: rights.executable, mirrored: false });
+            let executable = rights.executable;
+            return Ok(Mapping { va, len, host, writable, executable, mirrored: false, alone: false });
         }
         let slice = self.enter();
         let bus = Fault::new(va, access, FaultKind::Bus);
@@ -372,6 +377,7 @@ unsafe impl Mmu for AddressSpace {
             watched.accessed(&self.root, va, access, location)?;
         }
         let (before, host, after) = self.memory.surroundings(&slice.memory, location, access).ok_or(bus)?;
+        let nowhere = location.aperture == Aperture::Nowhere;
         // Contiguous both in the translation and in the host's mapping of the physical memory.
         let before = before.min(va - translation.va);
         let after = after.min(translation.len - (va - translation.va));
@@ -383,9 +389,10 @@ unsafe impl Mmu for AddressSpace {
             va: va - before,
             len: before + after,
             host: host.wrapping_sub(before as usize),
-            writable: translation.writable && translation.readable,
+            writable: translation.writable && translation.readable && !(nowhere && access == Access::Read),
             executable: translation.executable,
             mirrored: self.memory.is_mirrored(),
+            alone: nowhere && access.is_write(),
         })
     }
 

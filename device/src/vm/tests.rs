@@ -326,6 +326,39 @@ fn unmodelled_entries_are_refused() {
 }
 
 #[test]
+fn pages_that_are_not_resident_read_as_zeros_and_lose_stores() {
+    let memory = memory();
+    let space = space(&memory, root());
+    tables(&memory, PTE_PRT | 0x5000);
+    memory.write(Physical::local(ENTRIES[3] + 8), &(RWX | 0x7000)).expect("in VRAM");
+    memory.write(Physical::local(0x5000), &[7u8; 64]).expect("in VRAM");
+    for _ in 0..2 {
+        space.write_bytes(VA + 0xff8, &[1; 16]).expect("no fault");
+        let mut back = [9; 16];
+        space.read_bytes(VA + 0xff8, &mut back).expect("no fault");
+        assert_eq!(back, [[0; 8], [1; 8]].concat()[..]);
+        assert_eq!((space.load_u64(VA), space.fetch_add_u64(VA, 3)), (Ok(0), Ok(0)));
+        assert_eq!(space.load_u32(VA), Ok(0));
+        assert_eq!(space.update_u32(VA + 4, |old| old + 1), Ok(0));
+        space.store_u32(VA, 5).expect("no fault");
+        assert_eq!(space.compare_exchange_u64(VA, 0, 9), Ok(0));
+    }
+    assert_eq!(kind(&space, VA, Access::Execute), Err((FaultKind::NoExecute, 0)));
+    assert_eq!(memory.read(Physical::local(0x5000)), Ok(7u8), "the address of the entry is nothing");
+    // As waves see it: what is stored is not what is loaded, and nothing is kept of it.
+    let mapping = |access| Mmu::translate(&space, VA + 0x123, access).expect("no fault");
+    let [read, write, update] = [Access::Read, Access::Write, Access::Atomic].map(mapping);
+    assert_eq!((read.va, read.len), (VA, PAGE));
+    assert!(!read.writable && !read.executable && !read.alone);
+    assert_eq!((write.va, write.writable, write.alone), (VA, true, true));
+    assert!(update.alone && ![read.host, write.host].contains(&update.host) && read.host != write.host);
+    // Memory that takes its place.
+    tables(&memory, RWX | 0x5000);
+    space.invalidate();
+    assert_eq!(space.load_u32(VA), Ok(0x0707_0707));
+}
+
+#[test]
 fn copies_cross_pages_and_stop_at_the_hole() {
     let memory = memory();
     let space = space(&memory, root());

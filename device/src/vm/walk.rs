@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use belfry_abi::gpuvm::{LEVEL_BITS, PAGE_SHIFT, VA_BITS};
 use belfry_isa::mem::Access;
 
-use super::{Fault, FaultKind, Root, RootKind};
+use super::{Fault, FaultKind, PAGE, Root, RootKind};
 use crate::chip::{Entry, Page};
 use crate::memory::{Memory, Physical, Slice};
 
@@ -130,6 +130,19 @@ pub(super) fn walk(
             Entry::Page(page) => {
                 let found = leaf(page, shift, level, va, access)?;
                 return Ok(Translation { location: memory.placed(found.location), ..found });
+            }
+            Entry::NotResident if access == Access::Execute => {
+                return Err(fault(FaultKind::NoExecute, level));
+            }
+            Entry::NotResident => {
+                return Ok(Translation {
+                    va: va & !(PAGE - 1),
+                    len: PAGE,
+                    location: Physical::nowhere(),
+                    readable: true,
+                    writable: true,
+                    executable: false,
+                });
             }
             Entry::Table(next) if level != 0 => next,
             Entry::Table(_) | Entry::Unmodelled => return Err(fault(FaultKind::Bus, level)),

@@ -268,6 +268,9 @@ impl Tlb {
             }
             return Ok(host_pointer(va.wrapping_add(delta)));
         }
+        if mapping.alone {
+            return Ok(host_pointer(va.wrapping_add(delta)));
+        }
         let first_page = mapping.va.div_ceil(PAGE_SIZE);
         let end = mapping.va.saturating_add(mapping.len) / PAGE_SIZE;
         let mut span = Span::of_page(page);

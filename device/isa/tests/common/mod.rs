@@ -72,8 +72,7 @@ unsafe impl Mmu for Flat {
             return Ok(self.part(self.hidden, self.hidden + 4096, false));
         }
         if va.wrapping_sub(BASE) < len && self.hidden == 0 {
-            let host = self.memory[0].get().cast::<u8>();
-            Ok(Mapping { va: BASE, len, host, writable: true, executable: true, mirrored: false })
+            Ok(self.part(BASE, BASE + len, true))
         } else {
             Err(Fault::new(va, access, FaultKind::NotPresent))
         }
@@ -94,7 +93,7 @@ impl Flat {
 
     fn part(&self, start: u64, end: u64, writable: bool) -> Mapping {
         let (host, len) = (self.at(start, 4096), end - start);
-        Mapping { va: start, len, host, writable, executable: true, mirrored: false }
+        Mapping { va: start, len, host, writable, executable: true, mirrored: false, alone: false }
     }
 
     /// Takes the page at `va` away from waves.

@@ -57,6 +57,7 @@ unsafe impl Mmu for Memory {
                     writable,
                     executable: !writable,
                     mirrored: false,
+                    alone: false,
                 });
             }
         }

@@ -21,12 +21,14 @@ pub(in crate::chip) fn table(bits: u64) -> Table {
 pub(in crate::chip) fn entry(bits: u64, level: u32) -> Entry {
     let entry = PteFlags::from_bits(bits);
     if !entry.valid() {
-        return Entry::Absent;
+        let is_page = level == 0 || entry.pde_pte();
+        return if entry.prt() && is_page { Entry::NotResident } else { Entry::Absent };
     }
     if level != 0 && !entry.pde_pte() {
         return Entry::Table(table(bits));
     }
-    // Partially resident pages and translate-further tables.
+    // Drivers write a page that is not resident as not valid; one that is valid is not modelled. Nor are
+    // translate-further tables.
     if entry.prt() || entry.translate_further() {
         return Entry::Unmodelled;
     }
@@ -68,6 +70,9 @@ mod tests {
         assert_eq!(entry(bits, 1), Entry::Table(Table { at: Physical::system(0x1234_5000) }));
         assert_eq!(entry(bits | PDE_PTE, 1), Entry::Page(page));
         assert_eq!(entry(bits & !PTE_VALID, 0), Entry::Absent);
+        let not_resident = bits & !PTE_VALID | PTE_PRT;
+        assert_eq!((entry(not_resident, 0), entry(not_resident, 1)), (Entry::NotResident, Entry::Absent));
+        assert_eq!(entry(not_resident | PDE_PTE, 1), Entry::NotResident);
         for level in [0, 1] {
             assert_eq!(entry(bits | PDE_PTE | PTE_PRT, level), Entry::Unmodelled);
             assert_eq!(entry(bits | PDE_PTE | PTE_TF, level), Entry::Unmodelled);

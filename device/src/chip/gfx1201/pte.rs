@@ -9,13 +9,14 @@ use crate::chip::{Entry, gfx1100};
 pub(in crate::chip) fn entry(bits: u64, level: u32) -> Entry {
     let entry = PteFlags::from_bits(bits);
     if !entry.valid() {
-        return Entry::Absent;
+        let is_page = level == 0 || bits & PTE_IS_PTE != 0;
+        return if bits & PTE_PRT != 0 && is_page { Entry::NotResident } else { Entry::Absent };
     }
     // In the last level some drivers leave the bit out and others set it.
     if level != 0 && bits & PTE_IS_PTE == 0 {
         return Entry::Table(gfx1100::pte::table(bits));
     }
-    // Drivers write a partially resident page as not valid; one that is valid is not modelled.
+    // Drivers write a page that is not resident as not valid; one that is valid is not modelled.
     if bits & PTE_PRT != 0 {
         return Entry::Unmodelled;
     }
@@ -45,7 +46,10 @@ mod tests {
         assert_eq!(entry(bits, 1), Entry::Table(table));
         assert_eq!(entry(bits | PDE_PTE, 1), Entry::Table(table), "the bit of gfx11 is one of the type");
         assert_eq!(entry(bits | PTE_IS_PTE, 2), Entry::Page(page));
-        assert_eq!(entry(bits & !PTE_VALID | PTE_IS_PTE | PTE_PRT, 0), Entry::Absent);
+        let not_resident = bits & !PTE_VALID | PTE_PRT;
+        assert_eq!((entry(not_resident, 0), entry(not_resident, 1)), (Entry::NotResident, Entry::Absent));
+        assert_eq!(entry(not_resident | PTE_IS_PTE, 1), Entry::NotResident);
+        assert_eq!(entry(bits & !PTE_VALID | PTE_IS_PTE, 0), Entry::Absent);
         assert_eq!(entry(bits | PTE_PRT, 0), Entry::Unmodelled);
     }
 }

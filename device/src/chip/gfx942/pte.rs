@@ -22,7 +22,11 @@ const PDB0_ENTRIES: u64 = 9;
 pub(in crate::chip) fn entry(bits: u64, level: u32) -> Entry {
     let entry = PteFlags::from_bits(bits);
     if !entry.valid() {
-        return Entry::Absent;
+        let is_page = match level {
+            0 | PDB0 => !entry.translate_further(),
+            _ => entry.pde_pte(),
+        };
+        return if entry.prt() && is_page { Entry::NotResident } else { Entry::Absent };
     }
     let page = || if entry.prt() { Entry::Unmodelled } else { Entry::Page(gfx1100::pte::page(entry)) };
     match level {
@@ -84,6 +88,12 @@ mod tests {
             assert_eq!(entry(bits, level), Entry::Unmodelled, "level {level}");
         }
         assert_eq!(entry(directory(next, 1) & !PTE_VALID, 1), Entry::Absent);
+        for (bits, level) in [(PTE_PRT, 0), (PTE_PRT, 1), (PTE_PRT | PDE_PTE, 2)] {
+            assert_eq!(entry(bits, level), Entry::NotResident, "level {level}");
+        }
+        for (bits, level) in [(PTE_PRT | PTE_TF, 0), (PTE_PRT | PTE_TF, 1), (PTE_PRT, 2)] {
+            assert_eq!(entry(bits, level), Entry::Absent, "level {level}");
+        }
     }
 
     #[test]

@@ -54,12 +54,14 @@ fn place(Physical { aperture, offset: at }: Physical) -> String {
         Aperture::Local => format!("vram {at:#x}"),
         Aperture::Peer(number) => format!("peer {number} {at:#x}"),
         Aperture::System => format!("system {at:#x}"),
+        Aperture::Nowhere => "nowhere".to_owned(),
     }
 }
 
 fn meaning(entry: Entry) -> String {
     match entry {
         Entry::Absent => "maps nothing".to_owned(),
+        Entry::NotResident => "not resident: reads as 0".to_owned(),
         Entry::Unmodelled => "has what is not modelled".to_owned(),
         Entry::Table(table) => format!("table at {}", place(table.at)),
         Entry::Page(page) => {

@@ -52,6 +52,7 @@ unsafe impl<const N: usize> Mmu for Code<N> {
             writable: true,
             executable: true,
             mirrored: false,
+            alone: false,
         })
     }
     fn generation(&self) -> u64 {

@@ -33,7 +33,7 @@ unsafe impl Mmu for Memory {
         let found = parts.into_iter().find(|(start, _, len)| va.wrapping_sub(*start) < *len);
         let (start, page, len) = found.ok_or(Fault::new(va, access, FaultKind::NotPresent))?;
         let host = self.0.as_ptr().cast_mut().wrapping_add(page).cast();
-        Ok(Mapping { va: start, len, host, writable: true, executable: true, mirrored: false })
+        Ok(Mapping { va: start, len, host, writable: true, executable: true, mirrored: false, alone: false })
     }
     fn generation(&self) -> u64 {
         1
