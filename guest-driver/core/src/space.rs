@@ -38,8 +38,8 @@ const MAX_RANGES: usize = 1 << 18;
 #[derive(Clone)]
 pub(crate) struct Mapping {
     pub(crate) len: u64,
-    /// The buffer object, and where in it the range begins.
-    pub(crate) backing: Arc<dyn Backing>,
+    /// The buffer object, and where in it the range begins; `None` for pages that are not resident (`AMDGPU_VM_PAGE_PRT`).
+    pub(crate) backing: Option<Arc<dyn Backing>>,
     pub(crate) offset: u64,
     pub(crate) rights: PageRights,
 }
@@ -48,6 +48,10 @@ impl Mapping {
     /// The part from `skip` on, `len` bytes of it.
     fn part(&self, skip: u64, len: u64) -> Self {
         Self { len, offset: self.offset + skip, ..self.clone() }
+    }
+
+    fn is_of(&self, backing: &Arc<dyn Backing>) -> bool {
+        self.backing.as_ref().is_some_and(|own| identity(own) == identity(backing))
     }
 }
 
@@ -210,17 +214,19 @@ impl<O: Os> Space<O> {
         (result.and(flushed), unmapped)
     }
 
-    /// Unmaps what GEM_VA has mapped of this buffer object at just this address.
+    /// Unmaps what GEM_VA has mapped of this buffer object, or of none, at just this address.
     ///
     /// # Errors
     ///
     /// `ENOENT` when there is no such mapping, `ETIME` when the device does not answer: the mapping stays then.
-    pub(crate) fn unmap(&self, va: u64, backing: &Arc<dyn Backing>) -> Result<Unmapped> {
+    pub(crate) fn unmap(&self, va: u64, backing: Option<&Arc<dyn Backing>>) -> Result<Unmapped> {
         // Declared before the guard: what is given back is given back without the lock.
         let mut unmapped = Vec::new();
         let mut state = self.state.lock();
         let len = match state.ranges.get(&va) {
-            Some(Range::File(mapping)) if identity(&mapping.backing) == identity(backing) => mapping.len,
+            Some(Range::File(mapping)) if mapping.backing.as_ref().map(identity) == backing.map(identity) => {
+                mapping.len
+            }
             _ => return Err(Errno::ENOENT),
         };
         self.clear_in(&mut state, va, len, &mut unmapped)?;
@@ -259,7 +265,7 @@ impl<O: Os> Space<O> {
                 Range::Kfd { .. } => {
                     state.ranges.insert(va, range);
                 }
-                Range::File(mapping) => unmapped.push(mapping.backing),
+                Range::File(mapping) => unmapped.extend(mapping.backing),
             }
         }
         Ok(unmapped)
@@ -269,7 +275,7 @@ impl<O: Os> Space<O> {
     pub(crate) fn forget(&self, backing: &Arc<dyn Backing>) -> Result<Unmapped> {
         let mut unmapped = Vec::new();
         let mut state = self.state.lock();
-        let of_it = |range: &Range| matches!(range, Range::File(mapping) if identity(&mapping.backing) == identity(backing));
+        let of_it = |range: &Range| matches!(range, Range::File(mapping) if mapping.is_of(backing));
         let mapped = state.ranges.iter().filter(|(_, range)| of_it(range));
         let places: Vec<(u64, u64)> = mapped.map(|(&va, range)| (va, range.len())).collect();
         for (va, len) in places {
@@ -289,7 +295,7 @@ impl<O: Os> Space<O> {
         let mut result = Ok(());
         for (&va, range) in &*ranges {
             if let Range::File(mapping) = range
-                && identity(&mapping.backing) == identity(backing)
+                && mapping.is_of(backing)
             {
                 vm.unmap(va, mapping.len);
                 result = result.and(mapping.write(va, vm));
@@ -359,7 +365,7 @@ impl<O: Os> Space<O> {
             if mapped_end > end {
                 state.ranges.insert(end, Range::File(mapping.part(end - start, mapped_end - end)));
             }
-            unmapped.push(mapping.backing);
+            unmapped.extend(mapping.backing);
         }
         Ok(())
     }
@@ -386,15 +392,21 @@ impl<O: Os> SpaceState<O> {
             return Ok(());
         }
         let vm = &mut self.vm;
+        let Some(backing) = mapping.backing.as_deref() else {
+            let flags = vm.not_resident_bits();
+            if end - first == HUGE {
+                vm.split(huge, 0, flags)?;
+            }
+            return vm.map_small(first, first % HUGE, end - first, flags);
+        };
         if end - first == HUGE
-            && let Some((system, pa)) =
-                place(vm, &*mapping.backing, (mapping.offset + (huge - start)) / PAGE_SIZE)?
+            && let Some((system, pa)) = place(vm, backing, (mapping.offset + (huge - start)) / PAGE_SIZE)?
         {
             let flags = vm.page_bits(PageRights { system, ..mapping.rights });
             vm.split(huge, pa, flags)?;
         }
         let bytes = mapping.offset + (first - start)..mapping.offset + (end - start);
-        backing::map_small(vm, first, &*mapping.backing, bytes, mapping.rights)
+        backing::map_small(vm, first, backing, bytes, mapping.rights)
     }
 
     fn overlaps(&self, va: u64, len: u64) -> bool {
@@ -462,6 +474,10 @@ impl<O: Os> SpaceState<O> {
 impl Mapping {
     /// Writes the page tables.
     fn write<O: Os>(&self, va: u64, vm: &mut Vm<O>) -> Result<()> {
-        map_backing(vm, va, &*self.backing, self.offset..self.offset + self.len, self.rights)
+        match self.backing.as_deref() {
+            Some(backing) => map_backing(vm, va, backing, self.offset..self.offset + self.len, self.rights),
+            // The address leads nowhere; it is aligned as the other one, so that huge pages are.
+            None => vm.map(va, va % HUGE, self.len, vm.not_resident_bits()),
+        }
     }
 }

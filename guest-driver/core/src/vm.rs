@@ -232,6 +232,11 @@ impl<O: Os> Vm<O> {
         (self.root.memory.hw().asic().pte.page)(rights)
     }
 
+    /// Bits of the entries of pages that are not resident, for [`Vm::map`]: reads of them are 0, and stores go nowhere.
+    pub(crate) fn not_resident_bits(&self) -> u64 {
+        self.root.memory.hw().asic().pte.not_resident
+    }
+
     /// Returns where this device's page tables have VRAM of a device: the address, and whether it is that of system memory.
     ///
     /// VRAM of a device of the same hive is in its segment (`amdgpu_vm_bo_update`), of any other one at the address of its BAR on the bus

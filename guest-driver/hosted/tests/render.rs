@@ -250,6 +250,15 @@ fn memory_goes_from_kfd_to_the_render_node_and_back() {
 }
 
 #[test]
+fn displays_are_none() {
+    let gpu = gpu();
+    let process = HostedProcess::open(&gpu).unwrap();
+    let mut args = DrmModeCardRes { pointers: [8; 4], counts: [1, 2, 3, 4], sizes: [5; 4] };
+    call(&process, DRM_IOCTL_MODE_GETRESOURCES, &mut args).unwrap();
+    assert_eq!(args, DrmModeCardRes { pointers: [8; 4], counts: [0; 4], sizes: [0; 4] });
+}
+
+#[test]
 fn capabilities_are_those_of_a_render_node() {
     let gpu = gpu();
     let process = HostedProcess::open(&gpu).unwrap();

@@ -40,6 +40,8 @@ pub const DRM_IOCTL_GET_CAP: u32 = 0xc010_640c;
 pub const DRM_IOCTL_PRIME_HANDLE_TO_FD: u32 = 0xc00c_642d;
 /// `DRM_IOCTL_PRIME_FD_TO_HANDLE`: a handle of a DMA-buf.
 pub const DRM_IOCTL_PRIME_FD_TO_HANDLE: u32 = 0xc00c_642e;
+/// `DRM_IOCTL_MODE_GETRESOURCES`: connectors and other parts of displays, for nodes of displays alone.
+pub const DRM_IOCTL_MODE_GETRESOURCES: u32 = 0xc040_64a0;
 /// `DRM_CAP_PRIME`.
 pub const DRM_CAP_PRIME: u64 = 5;
 /// Answer to `DRM_CAP_PRIME`: import and export (`DRM_PRIME_CAP_IMPORT`, `DRM_PRIME_CAP_EXPORT`).
@@ -79,6 +81,18 @@ uapi_struct! {
     }
 }
 
+uapi_struct! {
+    /// Arguments of `MODE_GETRESOURCES` (`struct drm_mode_card_res`).
+    DrmModeCardRes: 64 {
+        /// Where numbers of frame buffers, display controllers, connectors and encoders are wanted.
+        pointers @ 0: [u64; 4],
+        /// How many there are of each, in that order.
+        counts @ 32: [u32; 4],
+        /// Width and height of a frame buffer: least and most width, least and most height.
+        sizes @ 48: [u32; 4],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,6 +124,7 @@ mod tests {
             (FENCE_TO_HANDLE, size_of::<FenceToHandleIn>()),
             (DRM_IOCTL_GEM_CLOSE, size_of::<DrmGemClose>()),
             (DRM_IOCTL_GET_CAP, size_of::<DrmGetCap>()),
+            (DRM_IOCTL_MODE_GETRESOURCES, size_of::<DrmModeCardRes>()),
             (DRM_IOCTL_PRIME_HANDLE_TO_FD, size_of::<DrmPrimeHandle>()),
             (DRM_IOCTL_PRIME_FD_TO_HANDLE, size_of::<DrmPrimeHandle>()),
         ] {

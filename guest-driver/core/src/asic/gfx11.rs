@@ -13,7 +13,7 @@ use belfry_abi::regs::layout;
 
 pub(super) use mes::{FRAMES as MES_FRAMES, launch_control};
 pub(super) use mqd::{MANAGER as MQD_MANAGER, init_sdma_mqd, update_sdma_mqd};
-pub(super) use pte::allowed;
+pub(super) use pte::{NOT_RESIDENT, allowed};
 
 use super::{
     Apertures, Asic, DoorbellLayout, Firmware, Fuses, MesFirmware, PasidTable, Product, SaveArea, SdmaLayout,

@@ -252,6 +252,8 @@ pub(crate) struct MesFrames {
 pub(crate) struct PteFormat {
     /// Bits of a page's entry, without its address.
     pub(crate) page: fn(PageRights) -> u64,
+    /// Bits of the entry of a page that is not resident, without its address (`AMDGPU_VM_PAGE_PRT`).
+    pub(crate) not_resident: u64,
     /// Added to those for a huge page above the last level.
     pub(crate) huge: u64,
     /// Bits of what leads to a table in VRAM, by the table's level: entries lead to those of levels 0 to 2, and to the one of

@@ -84,10 +84,7 @@ pub const PARTIAL: &[Partial] = &[
         missing: "pages are pinned while they are in use, from the first mapping or submission on; a change waits ten \
                   seconds at most for the work that uses them",
     },
-    Partial {
-        command: nr::GEM_VA,
-        missing: "flag PRT: EINVAL(22), not built; tables are written at once in spite of DELAY_UPDATE",
-    },
+    Partial { command: nr::GEM_VA, missing: "tables are written at once in spite of DELAY_UPDATE" },
     Partial { command: nr::GEM_OP, missing: "SET_PLACEMENT is kept and told, and moves nothing" },
 ];
 

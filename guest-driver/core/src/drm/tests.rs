@@ -11,7 +11,7 @@ use core::cell::RefCell;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use belfry_abi::gpuvm::{PDE_PTE, PTE_EXECUTABLE, PTE_READABLE, PTE_WRITEABLE};
+use belfry_abi::gpuvm::{PDE_PTE, PTE_EXECUTABLE, PTE_PRT, PTE_READABLE, PTE_VALID, PTE_WRITEABLE};
 use belfry_abi::kfd::drm::{
     AMDGPU_GEM_DOMAIN_GDS, AMDGPU_GEM_DOMAIN_GTT, AMDGPU_GEM_DOMAIN_VRAM, AMDGPU_VA_OP_CLEAR,
     AMDGPU_VA_OP_MAP, AMDGPU_VA_OP_REPLACE, AMDGPU_VA_OP_UNMAP, AMDGPU_VM_MTYPE_UC, DRM_COMMANDS,
@@ -205,6 +205,46 @@ fn a_replaced_range_is_what_it_was_replaced_with() {
     file.close(old);
     assert_eq!((file.walk(VA), file.walk(VA + 2 * PAGE)), (None, None));
     assert_eq!(file.walk(VA + PAGE).unwrap().0, file.place(new, 0));
+}
+
+#[test]
+fn pages_that_are_not_resident_are_replaced_by_memory_and_again() {
+    let bench = Bench::new();
+    let file = File::open(&bench, 7);
+    let handle = file.create(4 * PAGE, AMDGPU_GEM_DOMAIN_VRAM);
+    let nothing = GemVaArgs { flags: GemVaFlags::PRT.bits(), ..map(0, VA, 4 * MIB) };
+    let before = bench.device.vram.free_bytes();
+    file.va(nothing).unwrap();
+    let kind = |va: u64| file.walk(va).map(|(_, entry)| entry & (PTE_PRT | PTE_VALID | PDE_PTE));
+    assert_eq!((kind(VA), kind(VA + 4 * MIB - 1)), (Some(PTE_PRT | PDE_PTE), Some(PTE_PRT | PDE_PTE)));
+    assert_eq!((kind(VA - 1), kind(VA + 4 * MIB)), (None, None));
+    assert_eq!(file.map(handle, VA + MIB, 0, 4 * PAGE), Err(Errno::EINVAL), "it is taken");
+    // Memory in the middle of a huge page; then two of its pages are not resident again.
+    let replace = AMDGPU_VA_OP_REPLACE;
+    file.va(GemVaArgs { operation: replace, ..map(handle, VA + MIB, 4 * PAGE) }).unwrap();
+    file.va(GemVaArgs { operation: replace, va_address: VA + MIB + PAGE, map_size: 2 * PAGE, ..nothing })
+        .unwrap();
+    for (page, resident) in [(-1i64, false), (0, true), (1, false), (2, false), (3, true), (4, false)] {
+        let va = (VA + MIB).wrapping_add_signed(page * 4096);
+        assert_eq!(kind(va), Some(if resident { PTE_VALID } else { PTE_PRT }), "page {page}");
+        if resident {
+            assert_eq!(file.walk(va).unwrap().0, file.place(handle, page as u64 * PAGE));
+        }
+    }
+    assert_eq!(kind(VA + 2 * MIB), Some(PTE_PRT | PDE_PTE), "the other huge page");
+    // UNMAP names no object either, and takes what begins there.
+    let unmap = GemVaArgs { operation: AMDGPU_VA_OP_UNMAP, ..nothing };
+    assert_eq!(file.va(GemVaArgs { va_address: VA + MIB, ..unmap }), Err(Errno::ENOENT), "memory is there");
+    file.va(unmap).unwrap();
+    assert_eq!(
+        (kind(VA), kind(VA + MIB), kind(VA + 2 * MIB)),
+        (None, Some(PTE_VALID), Some(PTE_PRT | PDE_PTE))
+    );
+    file.close(handle);
+    assert_eq!(kind(VA + MIB), None);
+    file.va(GemVaArgs { operation: AMDGPU_VA_OP_CLEAR, flags: 0, ..nothing }).unwrap();
+    assert_eq!((kind(VA + MIB + PAGE), kind(VA + 2 * MIB)), (None, None));
+    assert_eq!(bench.device.vram.free_bytes(), before + 4 * PAGE, "the object is gone as well");
 }
 
 #[test]

@@ -14,8 +14,9 @@ use crate::object::Object;
 use crate::os::{Backing, Os, PAGE_SIZE};
 use crate::space::{END_VA, FIRST_VA, Mapping, VA_BITS};
 
-/// Flags of pages; PRT alone is refused.
+/// Flags of pages of memory, and of those that are not resident (`valid_flags`, `prt_flags`).
 const FLAGS: GemVaFlags = GemVaFlags::all().difference(GemVaFlags::PRT);
+const NOT_RESIDENT: GemVaFlags = GemVaFlags::PRT.union(GemVaFlags::DELAY_UPDATE);
 
 /// GEM_VA.
 ///
@@ -27,7 +28,7 @@ pub(super) fn change<O: Os>(call: &Call<'_, O>, args: &GemVaArgs) -> Result<()> 
     let flags = GemVaFlags::from_bits(args.flags).ok_or(Errno::EINVAL)?;
     let va = fold(args.va_address).ok_or(Errno::EINVAL)?;
     let fits = va.checked_add(args.map_size).is_some_and(|end| end <= END_VA);
-    if va < FIRST_VA || !fits || !FLAGS.contains(flags) {
+    if va < FIRST_VA || !fits || !(FLAGS.contains(flags) || NOT_RESIDENT.contains(flags)) {
         return Err(Errno::EINVAL);
     }
     let space = call.client.space();
@@ -37,10 +38,10 @@ pub(super) fn change<O: Os>(call: &Call<'_, O>, args: &GemVaArgs) -> Result<()> 
     }
     match args.operation {
         AMDGPU_VA_OP_MAP | AMDGPU_VA_OP_REPLACE => {
-            let backing = call.file.lookup(args.handle)?;
-            check_range(args, va, &backing)?;
+            let backing = named(call, args, flags)?;
+            check_range(args, va, backing.as_ref())?;
             // Memory of a program that is not there yet is looked for again when work names it.
-            if let Some(range) = Object::<O>::of(&*backing).and_then(Object::user)
+            if let Some(range) = backing.as_deref().and_then(Object::<O>::of).and_then(Object::user)
                 && range.key() == call.file.caller()
             {
                 let _ = range.populate();
@@ -52,9 +53,9 @@ pub(super) fn change<O: Os>(call: &Call<'_, O>, args: &GemVaArgs) -> Result<()> 
             result
         }
         AMDGPU_VA_OP_UNMAP => {
-            let backing = call.file.lookup(args.handle)?;
+            let backing = named(call, args, flags)?;
             // The length does not count: what one MAP has mapped goes.
-            space.unmap(va, &backing).map(drop)
+            space.unmap(va, backing.as_ref()).map(drop)
         }
         AMDGPU_VA_OP_CLEAR => {
             if args.map_size == 0 || !(va | args.map_size).is_multiple_of(PAGE_SIZE) {
@@ -66,6 +67,11 @@ pub(super) fn change<O: Os>(call: &Call<'_, O>, args: &GemVaArgs) -> Result<()> 
     }
 }
 
+/// The buffer object of a mapping; `None` for one of pages that are not resident, which names none.
+fn named<O: Os>(call: &Call<'_, O>, args: &GemVaArgs, flags: GemVaFlags) -> Result<Option<Arc<dyn Backing>>> {
+    if flags.contains(GemVaFlags::PRT) { Ok(None) } else { call.file.lookup(args.handle).map(Some) }
+}
+
 /// An address without the bits that repeat its highest one; `None` for one in the hole.
 fn fold(va: u64) -> Option<u64> {
     let folded = va & ((1 << VA_BITS) - 1);
@@ -73,9 +79,10 @@ fn fold(va: u64) -> Option<u64> {
     (canonical.cast_unsigned() == va).then_some(folded)
 }
 
-fn check_range(args: &GemVaArgs, va: u64, backing: &Arc<dyn Backing>) -> Result<()> {
+fn check_range(args: &GemVaArgs, va: u64, backing: Option<&Arc<dyn Backing>>) -> Result<()> {
     let aligned = (va | args.offset_in_bo | args.map_size).is_multiple_of(PAGE_SIZE);
-    let inside = args.offset_in_bo.checked_add(args.map_size).is_some_and(|end| end <= backing.size());
+    let size = backing.map_or(u64::MAX, |backing| backing.size());
+    let inside = args.offset_in_bo.checked_add(args.map_size).is_some_and(|end| end <= size);
     if aligned && inside && args.map_size > 0 { Ok(()) } else { Err(Errno::EINVAL) }
 }
 

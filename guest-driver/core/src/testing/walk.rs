@@ -1,6 +1,8 @@
 //! A second reader of page tables.
 
-use belfry_abi::gpuvm::{LEVEL_BITS, PAGE_SHIFT, PDE_ADDRESS_MASK, PDE_PTE, PTE_ADDRESS_MASK, PTE_VALID};
+use belfry_abi::gpuvm::{
+    LEVEL_BITS, PAGE_SHIFT, PDE_ADDRESS_MASK, PDE_PTE, PTE_ADDRESS_MASK, PTE_PRT, PTE_VALID,
+};
 
 use super::FakeOs;
 use crate::hw::Hw;
@@ -20,7 +22,8 @@ pub(crate) fn walk(hw: &Hw<FakeOs>, root: u64, va: u64) -> Option<(u64, u64)> {
         let mut bytes = [0; 8];
         hw.os().vram_read((table & PDE_ADDRESS_MASK) + index(va, level) * 8, &mut bytes);
         let entry = u64::from_le_bytes(bytes);
-        if entry & PTE_VALID == 0 {
+        // A page that is not resident is not valid, and is no hole.
+        if entry & (PTE_VALID | PTE_PRT) == 0 {
             return None;
         }
         if level == 0 || entry & PDE_PTE != 0 {

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use belfry_abi::kfd::drm::{
     DRM_CAP_PRIME, DRM_CAP_SYNCOBJ, DRM_CAP_SYNCOBJ_TIMELINE, DRM_CAP_TIMESTAMP_MONOTONIC, DRM_COMMANDS,
     DRM_DRIVER_MAJOR, DRM_DRIVER_MINOR, DRM_DRIVER_NAME, DRM_IOCTL_GEM_CLOSE, DRM_IOCTL_GET_CAP,
-    DRM_IOCTL_PRIME_FD_TO_HANDLE, DRM_IOCTL_PRIME_HANDLE_TO_FD, DRM_IOCTL_VERSION, DRM_PRIME_CAPS,
-    DrmGemClose, DrmGetCap, DrmPrimeHandle,
+    DRM_IOCTL_MODE_GETRESOURCES, DRM_IOCTL_PRIME_FD_TO_HANDLE, DRM_IOCTL_PRIME_HANDLE_TO_FD,
+    DRM_IOCTL_VERSION, DRM_PRIME_CAPS, DrmGemClose, DrmGetCap, DrmModeCardRes, DrmPrimeHandle,
 };
 use belfry_abi::kfd::ioctl::{IOC_READ, IOC_WRITE, ioc_dir, ioc_nr, ioc_size};
 use belfry_kfd_core::drm::{Client, Fence};
@@ -137,6 +137,7 @@ impl HostedProcess {
         const VERSION: u8 = ioc_nr(DRM_IOCTL_VERSION);
         const GEM_CLOSE: u8 = ioc_nr(DRM_IOCTL_GEM_CLOSE);
         const GET_CAP: u8 = ioc_nr(DRM_IOCTL_GET_CAP);
+        const MODE_GETRESOURCES: u8 = ioc_nr(DRM_IOCTL_MODE_GETRESOURCES);
         const HANDLE_TO_FD: u8 = ioc_nr(DRM_IOCTL_PRIME_HANDLE_TO_FD);
         const FD_TO_HANDLE: u8 = ioc_nr(DRM_IOCTL_PRIME_FD_TO_HANDLE);
         match ioc_nr(request) {
@@ -153,6 +154,12 @@ impl HostedProcess {
                     _ => return Err(Errno::EOPNOTSUPP),
                 };
                 args.write_to_prefix(data).map_err(|_| Errno::EINVAL)
+            }),
+            // There is no display. Programs take an error for a card that is broken, and a display of nothing for none.
+            MODE_GETRESOURCES => self.drm_call(DRM_IOCTL_MODE_GETRESOURCES, request, arg, |data| {
+                let args: DrmModeCardRes = read(data)?;
+                let none = DrmModeCardRes { counts: [0; 4], sizes: [0; 4], ..args };
+                none.write_to_prefix(data).map_err(|_| Errno::EINVAL)
             }),
             HANDLE_TO_FD => self.drm_call(DRM_IOCTL_PRIME_HANDLE_TO_FD, request, arg, |data| {
                 let mut args: DrmPrimeHandle = read(data)?;

@@ -3,8 +3,8 @@
 use std::ffi::{c_int, c_ulong, c_void};
 
 use belfry_abi::kfd::drm::{
-    DRM_IOCTL_GEM_CLOSE, DRM_IOCTL_SYNCOBJ_TIMELINE_WAIT, DRM_IOCTL_SYNCOBJ_WAIT, GEM_CREATE, GEM_USERPTR,
-    GEM_WAIT_IDLE, WAIT_CS, WAIT_FENCES,
+    DRM_IOCTL_GEM_CLOSE, DRM_IOCTL_MODE_GETRESOURCES, DRM_IOCTL_SYNCOBJ_TIMELINE_WAIT,
+    DRM_IOCTL_SYNCOBJ_WAIT, GEM_CREATE, GEM_USERPTR, GEM_WAIT_IDLE, WAIT_CS, WAIT_FENCES,
 };
 use belfry_abi::kfd::ioctl::{
     DBG_TRAP, GET_CLOCK_COUNTERS, GET_VERSION, RESET_EVENT, SET_EVENT, UPDATE_QUEUE, WAIT_EVENTS, ioc_nr,
@@ -43,6 +43,10 @@ fn answer(fd: c_int, request: c_ulong, argument: *mut c_void) -> Option<Result<c
         // A call that waits is interrupted by signals, whose handlers need not come back.
         let number = ioc_nr(request as u32);
         let is = |command: &u32| number == ioc_nr(*command);
+        // The command is one of displays' nodes.
+        if matches!(which, node::Which::Render(_)) && is(&DRM_IOCTL_MODE_GETRESOURCES) {
+            return Err(libc::EACCES);
+        }
         if which == node::Which::Kfd
             && is(&DBG_TRAP)
             && let Some(result) = debug::trap(gpu, argument)

@@ -95,7 +95,8 @@ fn render_node() -> String {
     }
     text.push_str(
         "\nDRM's own commands are VERSION, GEM_CLOSE, PRIME_HANDLE_TO_FD, PRIME_FD_TO_HANDLE, GET_CAP and those of syncobjs. A\n\
-         guest's kernel answers all others itself.\n\n\
+         guest's kernel answers all others itself. Hosted and under `belfry exec`, MODE_GETRESOURCES of the node for displays\n\
+         (`card0`) says that there are none, for programs that look for one before they compute.\n\n\
          Hosted and under `belfry exec`, syncobjs are the driver's own:\n\n\
          - Another process can poll their descriptors and sync files, and cannot import them. A signal does not end a wait.\n\
          - The ioctls of sync files (MERGE, FILE_INFO, SET_DEADLINE) work in the process that made them.\n\

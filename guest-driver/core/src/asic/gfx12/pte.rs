@@ -1,11 +1,16 @@
 //! Page-table entries of gfx12 (`gmc_v12_0_get_vm_pte`; bits: [`belfry_abi::gpuvm::gfx12`]).
 
-use belfry_abi::gpuvm::gfx12::{PTE_IS_PTE, pte_mtype};
+use belfry_abi::gpuvm::gfx12::{PTE_IS_PTE, PTE_PRT, pte_mtype};
 use belfry_abi::gpuvm::{MTYPE_NC, MTYPE_UC, PTE_VALID};
 
 use crate::asic::{LEVELS, PageRights, PteFormat, gfx11};
 
-pub(super) const FORMAT: PteFormat = PteFormat { page, huge: PTE_IS_PTE, tables: [PTE_VALID; LEVELS] };
+pub(super) const FORMAT: PteFormat = PteFormat {
+    page,
+    not_resident: PTE_PRT | PTE_IS_PTE | gfx11::NOT_RESIDENT,
+    huge: PTE_IS_PTE,
+    tables: [PTE_VALID; LEVELS],
+};
 
 fn page(rights: PageRights) -> u64 {
     gfx11::allowed(rights) | pte_mtype(if rights.uncached { MTYPE_UC } else { MTYPE_NC })
@@ -24,5 +29,6 @@ mod tests {
         assert_eq!(page(PageRights { system: true, ..none }), 0x27);
         assert_eq!(page(PageRights { uncached: true, ..none }), 3 << 54 | 0x21);
         assert_eq!(FORMAT.huge, 1 << 63);
+        assert_eq!(FORMAT.not_resident, 1 << 63 | 1 << 56 | 1 << 55 | 0x6);
     }
 }

@@ -2,13 +2,17 @@
 //! `gmc_v9_0_get_coherence_flags`; bits: [`belfry_abi::gpuvm::gfx9`]).
 
 use belfry_abi::gpuvm::gfx9::{MTYPE_RW, pde_bfs, pte_mtype};
-use belfry_abi::gpuvm::{MTYPE_UC, PTE_SNOOPED, PTE_TF, PTE_VALID};
+use belfry_abi::gpuvm::{MTYPE_UC, PTE_PRT, PTE_SNOOPED, PTE_TF, PTE_VALID};
 
 use crate::asic::{PageRights, PteFormat, gfx11};
 
 /// Entries of a PDB0 that map a huge page have no bit for it; those that lead to a PTB have one.
-pub(super) const FORMAT: PteFormat =
-    PteFormat { page, huge: 0, tables: [PTE_VALID | PTE_TF, PTE_VALID | pde_bfs(9), PTE_VALID, PTE_VALID] };
+pub(super) const FORMAT: PteFormat = PteFormat {
+    page,
+    not_resident: PTE_PRT,
+    huge: 0,
+    tables: [PTE_VALID | PTE_TF, PTE_VALID | pde_bfs(9), PTE_VALID, PTE_VALID],
+};
 
 /// Memory of the GPU itself is cached, system memory is not.
 fn page(rights: PageRights) -> u64 {
@@ -34,5 +38,6 @@ mod tests {
     fn tables_are_led_to_as_translate_further_wants_it() {
         assert_eq!(FORMAT.tables, [1 << 56 | 1, 9 << 59 | 1, 1, 1]);
         assert_eq!((FORMAT.root(), FORMAT.huge), (1, 0));
+        assert_eq!(FORMAT.not_resident, 1 << 51);
     }
 }
