@@ -12,6 +12,8 @@
 //! - **HIQ / HWS**: hardware interface queue, and the firmware that maps queues on gfx9 by its packets ([`pm4`]).
 //! - **IH**: interrupt handler, a ring of 32-byte entries in memory, with one MSI-X vector ([`ih`]).
 //! - **SDMA**: system DMA, the copy engines and their queues ([`sdma`]).
+//! - **PSP**: platform security processor: loads the firmware of the other blocks ([`psp`]).
+//! - **SMU**: system management unit: clocks, power and temperatures ([`smu`]).
 //! - **GPUVM / VMID / PASID**: GPU virtual memory, the 4-bit context that it runs under, and the process that
 //!   it belongs to ([`gpuvm`]).
 #![no_std]
@@ -33,6 +35,8 @@ pub mod mqd;
 pub mod partition;
 pub mod pci;
 pub mod pm4;
+pub mod psp;
 pub mod regs;
 pub mod sdma;
 pub mod signal;
+pub mod smu;

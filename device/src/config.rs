@@ -214,6 +214,12 @@ impl GpuConfig {
         Shape { xccs: self.xccs, cus: self.cus }
     }
 
+    /// Returns the expansion ROM that a card of the chip has; `None` if there is no VBIOS for the chip.
+    #[must_use]
+    pub fn card_rom(&self) -> Option<Rom> {
+        self.chip.chip(self.shape()).vbios().and_then(|image| Rom::new(image).ok())
+    }
+
     /// Returns true if the device does one thing after the other, on a copy of memory: because it is
     /// recorded, or because a rule of the sanitizer checks flushes to VRAM. Such a device needs doorbells
     /// that stop their writers.

@@ -166,6 +166,9 @@ pub const GFX9: Layout = Layout(&[
     // MC_VM_FB_OFFSET, MC_VM_FB_LOCATION_BASE and _TOP.
     moved(Ip::MMHUB, (0, 0x8d7), 1, 0xc87),
     moved(Ip::MMHUB, (0, 0x8ec), 2, 0xc9c),
+    // No public header says where ROM_INDEX and ROM_DATA are.
+    absent(Ip::SMUIO, (0, 0xe4)),
+    absent(Ip::SMUIO, (0, 0xe5)),
     // GOLDEN_TSC_COUNT_UPPER and _LOWER.
     elsewhere(Ip::SMUIO, (1, 0x2d), 2, (2, 0x2d)),
 ]);

@@ -224,8 +224,11 @@ pub mod layout;
 #[expect(missing_docs, reason = "fields carry their upstream names, which are their documentation")]
 pub mod mmhub;
 pub mod mp;
+pub mod mp1;
 #[expect(missing_docs, reason = "fields carry their upstream names, which are their documentation")]
 pub mod nbio;
 #[expect(missing_docs, reason = "fields carry their upstream names, which are their documentation")]
 pub mod osssys;
+#[expect(missing_docs, reason = "fields carry their upstream names, which are their documentation")]
+pub mod sdma;
 pub mod smuio;

@@ -7,6 +7,8 @@ pub enum Firmware {
     Mes(MesFirmware),
     /// The hardware scheduler of the compute micro engines, which takes packets of the HIQ. It maps queues.
     Hws(HwsFirmware),
+    /// The SDMA engines, as far as they serve rings of the kernel that a driver starts through registers.
+    SdmaRings,
 }
 
 /// A hardware scheduler.
@@ -23,12 +25,18 @@ impl Firmwares {
         self.0.iter()
     }
 
+    /// Returns true if the SDMA engines serve rings of the kernel.
+    #[must_use]
+    pub fn has_sdma_rings(self) -> bool {
+        self.iter().any(|firmware| matches!(firmware, Firmware::SdmaRings))
+    }
+
     /// Returns the micro engine scheduler, if the chip has one.
     #[must_use]
     pub fn mes(self) -> Option<MesFirmware> {
         self.iter().find_map(|firmware| match firmware {
             Firmware::Mes(mes) => Some(*mes),
-            Firmware::Hws(_) => None,
+            Firmware::Hws(_) | Firmware::SdmaRings => None,
         })
     }
 }
@@ -53,4 +61,15 @@ pub enum MesFrames {
     V11,
     /// `mes_v12_api_def.h`, packed to eight bytes.
     V12,
+}
+
+/// The firmware of a system management unit.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct SmuFirmware {
+    /// Version.
+    pub version: u32,
+    /// Version of the interface to the driver (`SMU13_0_0_DRIVER_IF_VERSION`).
+    pub interface: u32,
+    /// Limit of power.
+    pub watts: u32,
 }

@@ -32,7 +32,7 @@ use belfry_isa::inst::Arch;
 pub use bar::RegisterBar;
 pub use belfry_pci::Identity;
 pub use card::Card;
-pub use firmware::{Firmware, Firmwares, HwsFirmware, MesFirmware, MesFrames};
+pub use firmware::{Firmware, Firmwares, HwsFirmware, MesFirmware, MesFrames, SmuFirmware};
 pub use instinct::Instinct;
 pub use interrupts::{InterruptFormat, Origin, PageFault, SqInterrupt};
 pub use kernel::{DescriptorError, KernelRules};
@@ -120,6 +120,8 @@ pub struct Generation {
     pub arch: Arch,
     /// Firmware, in the order in which it is served.
     pub firmware: Firmwares,
+    /// Firmware of the system management unit; `None` if its messages have no model.
+    pub smu: Option<SmuFirmware>,
     /// Sizes of a compute unit, and how its waves start.
     pub shader: ShaderRules,
     /// Limits of kernel descriptors.
@@ -178,6 +180,11 @@ pub trait Chip: Debug + Send + Sync {
 
     /// The IP discovery table, to be placed at the top of VRAM.
     fn discovery(&self) -> Vec<u8>;
+
+    /// The VBIOS, as the ROM of a card holds it; `None` if there is none for the chip.
+    fn vbios(&self) -> Option<Vec<u8>> {
+        None
+    }
 
     /// Bytes from the end of VRAM to the start of the discovery table.
     fn discovery_offset(&self) -> u64;

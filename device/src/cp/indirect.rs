@@ -29,21 +29,21 @@ pub(super) enum Step {
 
 /// A packet that was read from its buffer.
 #[derive(Clone, Debug)]
-pub(super) struct Packet {
-    pub(super) header: Pm4Header,
-    pub(super) body: Vec<u32>,
+pub(crate) struct Packet {
+    pub(crate) header: Pm4Header,
+    pub(crate) body: Vec<u32>,
 }
 
 impl Packet {
     /// Returns its dwords, header included.
-    pub(super) fn dwords(&self) -> u32 {
+    pub(crate) fn dwords(&self) -> u32 {
         1 + self.header.body_dwords()
     }
 }
 
 /// An indirect buffer being executed.
 #[derive(Clone, Debug, Default, serde::Deserialize, serde::Serialize)]
-pub(super) struct Execution {
+pub(crate) struct Execution {
     /// Buffers entered, innermost last: next address, dwords left.
     stack: Vec<(u64, u32)>,
     /// The graphics core that executes it: the first one, and then the others.
@@ -129,8 +129,13 @@ impl Execution {
         }
     }
 
+    /// Returns true if it is in no buffer.
+    pub(crate) fn is_over(&self) -> bool {
+        self.stack.is_empty()
+    }
+
     /// Checks that packets could have led to it.
-    pub(super) fn check(&self) -> Result<(), Broken> {
+    pub(crate) fn check(&self) -> Result<(), Broken> {
         count("nested indirect buffers", self.stack.len(), self.stack.len() <= MAX_NESTING)?;
         count("dwords left of an indirect buffer", 0, self.stack.last().is_none_or(|&(_, left)| left != 0))
     }
@@ -173,7 +178,7 @@ impl Execution {
     }
 
     /// Reads the next packet; `None` at the end.
-    pub(super) fn fetch(&self, space: &AddressSpace) -> Result<Option<Packet>, Error> {
+    pub(crate) fn fetch(&self, space: &AddressSpace) -> Result<Option<Packet>, Error> {
         let Some(&(at, left)) = self.stack.last() else { return Ok(None) };
         let header = pm4::header(space.load_u32(at).map_err(unreadable)?)?;
         let body_dwords = header.body_dwords();
@@ -186,7 +191,7 @@ impl Execution {
     }
 
     /// Moves on by this many dwords.
-    pub(super) fn advance(&mut self, dwords: u32) {
+    pub(crate) fn advance(&mut self, dwords: u32) {
         if let Some((at, left)) = self.stack.last_mut() {
             *at = at.wrapping_add(4 * u64::from(dwords));
             *left = left.saturating_sub(dwords);
@@ -200,7 +205,7 @@ impl Execution {
     }
 
     /// Moves on by a packet and the dwords after it that it skips.
-    pub(super) fn skip(&mut self, packet: u32, dwords: u32) -> Result<(), Error> {
+    pub(crate) fn skip(&mut self, packet: u32, dwords: u32) -> Result<(), Error> {
         let left = self.stack.last().map_or(0, |&(_, left)| left.saturating_sub(packet));
         if dwords > left {
             return Err(Error::Skip { dwords, left });
@@ -233,7 +238,7 @@ impl Execution {
     /// # Errors
     ///
     /// Returns an error for a buffer that is not valid, and if buffers are nested too deeply.
-    pub(super) fn go_to(&mut self, packet: u32, buffer: &IndirectBuffer) -> Result<(), Error> {
+    pub(crate) fn go_to(&mut self, packet: u32, buffer: &IndirectBuffer) -> Result<(), Error> {
         if let Some((at, left)) = self.stack.last_mut() {
             *at = at.wrapping_add(4 * u64::from(packet));
             *left = left.saturating_sub(packet);

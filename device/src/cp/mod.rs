@@ -25,6 +25,7 @@ pub use aql::moments::aql_kind;
 pub use aql::{AqlQueue, MAX_IN_FLIGHT};
 pub use env::{CpEnv, CpInterrupts};
 pub use error::{Cause, KernelError, QueueError};
+pub(crate) use indirect::{Execution, Packet};
 use kernel_name::name_for_probes;
 pub use kernel_name::{KernelNames, kernel_at, kernels_beside};
 pub(crate) use pm4::SavedPm4;

@@ -10,7 +10,7 @@ use belfry_lock::{Mutex, OnDevice};
 
 use super::session::{AfterStores, Session};
 use super::{Gpu, Resources};
-use crate::blocks::{Athub, Gc, GcCore, GcPorts, Mmhub, Mp0, Nbif, Osssys, Sdma, Smuio, Umc};
+use crate::blocks::{Athub, Gc, GcCore, GcPorts, Mmhub, Nbif, Osssys, Psp, Sdma, Smu, Smuio, Umc};
 use crate::chip::Chip;
 use crate::config::GpuConfig;
 use crate::cp::CpEnv;
@@ -25,7 +25,7 @@ use crate::queue::{HqdBanks, Partitions};
 use crate::record::Recording;
 use crate::regs::{Block, RegisterFile, Windows};
 use crate::runner::{self, Runner, RunnerPorts};
-use crate::sdma::Movers;
+use crate::sdma::{Movers, RingNotice};
 use crate::shader::{ShaderConfig, ShaderEngine};
 use crate::stats::Counters;
 use crate::threads::Wake;
@@ -146,10 +146,14 @@ impl Gpu {
                 Arc::clone(&partitions),
                 memory.vram_size(),
             )),
-            Box::new(Smuio::new(clock.clone())),
+            Box::new(Smuio::new(clock.clone(), chip.vbios())),
             Box::new(Umc::new(tools.faults().corrected())),
-            Box::new(Mp0::default()),
+            Box::new(Psp::new(Arc::clone(&contexts), Arc::clone(&counters))),
         ];
+        if let Some(smu) = generation.smu {
+            blocks.push(Box::new(Smu::new(smu, Arc::clone(&contexts), Arc::clone(&counters))));
+        }
+        let ring_notice = Arc::new(RingNotice::default());
         for xcc in 0..xccs {
             let ports = GcPorts {
                 contexts: Arc::clone(&contexts),
@@ -160,6 +164,7 @@ impl Gpu {
                 activity: config.activity.clone(),
                 counts_time: session.is_none(),
                 movers: Arc::clone(&movers),
+                ring_notice: generation.firmware.has_sdma_rings().then(|| Arc::clone(&ring_notice)),
             };
             let core = GcCore {
                 xcc,
@@ -214,6 +219,7 @@ impl Gpu {
             interrupts: sources,
             env,
             movers: Arc::clone(&movers),
+            ring_notice,
             wake: Arc::clone(&wake),
             counters: Arc::clone(&counters),
             tools: tools.clone(),

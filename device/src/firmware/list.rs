@@ -6,6 +6,7 @@ use belfry_abi::doorbell::DoorbellIndex;
 
 use super::hws::HwsScheduler;
 use super::mes::MesScheduler;
+use super::sdma_rings::SdmaRings;
 use super::{Firmware, Ports, SavedFirmware, SeenQueue, Served, Turn};
 use crate::chip;
 use crate::save::{Broken, count};
@@ -25,6 +26,7 @@ impl FirmwareList {
             match *firmware {
                 chip::Firmware::Mes(mes) => Box::new(MesScheduler::new(ports, mes)),
                 chip::Firmware::Hws(_) => Box::new(HwsScheduler::new(ports)),
+                chip::Firmware::SdmaRings => Box::new(SdmaRings::new(ports)),
             }
         };
         Self(ports.chip.firmware.iter().map(make).collect())

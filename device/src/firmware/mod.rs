@@ -10,6 +10,7 @@ mod list;
 mod mes;
 mod rings;
 mod save;
+mod sdma_rings;
 mod seen;
 mod slots;
 mod watch;
@@ -27,7 +28,7 @@ use crate::moments::{Moment, Verdict};
 use crate::queue::{HqdBanks, Partitions};
 use crate::regs::RegisterFile;
 use crate::save::Broken;
-use crate::sdma::{Movers, SdmaEnv};
+use crate::sdma::{Movers, RingNotice, SdmaEnv};
 use crate::shader::Restoring;
 use crate::stats::Counters;
 use crate::threads::Wake;
@@ -118,6 +119,8 @@ pub(crate) struct Ports {
     pub(crate) env: CpEnv,
     /// The threads of the SDMA engines.
     pub(crate) movers: Arc<Movers>,
+    /// Notice of drivers that have changed a ring of an SDMA engine.
+    pub(crate) ring_notice: Arc<RingNotice>,
     pub(crate) wake: Arc<Wake>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) tools: Tools,

@@ -6,12 +6,15 @@ use super::rings::SavedRings;
 use super::slots::SavedSlots;
 use crate::queue::{HqdId, Partition};
 use crate::save::Broken;
+use crate::sdma::SavedSdma;
 
 /// The state of one firmware.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) enum SavedFirmware {
     Mes(SavedMes),
     Hws(SavedHws),
+    /// Rings of the SDMA engines, by engine.
+    SdmaRings(Vec<Option<SavedSdma>>),
 }
 
 /// KIQ and MES: the kernel's rings, and the queues.
@@ -42,6 +45,7 @@ impl SavedFirmware {
     pub(crate) fn waves(&self) -> usize {
         match self {
             Self::Mes(SavedMes { slots, .. }) | Self::Hws(SavedHws { slots, .. }) => slots.waves(),
+            Self::SdmaRings(_) => 0,
         }
     }
 }

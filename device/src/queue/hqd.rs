@@ -47,6 +47,21 @@ impl HqdId {
     }
 }
 
+/// Values of the registers of a ring.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RingRegisters {
+    /// Address, in units of 256 bytes.
+    pub(crate) base: u64,
+    /// Size as `CP_HQD_PQ_CONTROL.QUEUE_SIZE` has it: 2 << size dwords.
+    pub(crate) size: u32,
+    pub(crate) rptr: u32,
+    /// Address to which the read pointer is written.
+    pub(crate) rptr_report: u64,
+    /// Address of the write pointer in memory.
+    pub(crate) wptr_poll: u64,
+    pub(crate) wptr: u64,
+}
+
 /// The registers of one queue.
 #[derive(Clone, Copy)]
 pub(crate) struct Hqd {
@@ -101,6 +116,27 @@ impl Hqd {
         }
         self.write(CP_HQD_ACTIVE::AT, 0);
         self.write(CP_HQD_DEQUEUE_REQUEST::AT, 0);
+    }
+
+    /// Takes over the registers of an image; its activations stay its own.
+    pub(crate) fn replace(&mut self, image: &Self) {
+        self.registers = image.registers;
+    }
+
+    /// Sets the registers of a ring.
+    pub(crate) fn set_ring(&mut self, ring: &RingRegisters) {
+        let mut control = CP_HQD_PQ_CONTROL::from_bits(0);
+        control.set_queue_size(ring.size);
+        self.set(control);
+        for (low, high, value) in [
+            (CP_HQD_PQ_BASE::AT, CP_HQD_PQ_BASE_HI::AT, ring.base),
+            (CP_HQD_PQ_RPTR_REPORT_ADDR::AT, CP_HQD_PQ_RPTR_REPORT_ADDR_HI::AT, ring.rptr_report),
+            (CP_HQD_PQ_WPTR_POLL_ADDR::AT, CP_HQD_PQ_WPTR_POLL_ADDR_HI::AT, ring.wptr_poll),
+        ] {
+            self.write(low, value as u32);
+            self.write(high, (value >> 32) as u32);
+        }
+        self.set_pointers(ring.rptr.into(), ring.wptr);
     }
 
     /// Puts the registers into an MQD.

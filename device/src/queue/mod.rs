@@ -14,7 +14,7 @@ pub(crate) mod sdma_mqd;
 pub use context::{ContextArea, ContextOffsets};
 pub use dma::{DmaBuffer, DmaContext};
 pub use engine::{BlockedOn, EngineError, Progress, QueueEngine, QueueIdentity, Saving};
-pub(crate) use hqd::{HQD_FIRST, HQD_REGISTERS, Hqd, HqdBanks, HqdId};
+pub(crate) use hqd::{HQD_FIRST, HQD_REGISTERS, Hqd, HqdBanks, HqdId, RingRegisters};
 pub(crate) use mqd::Mqd;
 pub(crate) use mqd_set::MqdSet;
 pub(crate) use partition::{Partition, Partitions};

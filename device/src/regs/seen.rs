@@ -1,6 +1,6 @@
 //! Every register that has a model, for tools that inspect the device.
 
-use belfry_abi::regs::{Description, Field, Ip, Offset, gc, gfx9, mmhub, mp, nbio, osssys, smuio};
+use belfry_abi::regs::{Description, Field, Ip, Offset, gc, gfx9, mmhub, mp, mp1, nbio, osssys, sdma, smuio};
 
 use super::{Block, RegisterFile, unmodelled};
 
@@ -26,13 +26,14 @@ pub struct SeenRegister {
 /// Finds the description of a register in the layouts of its block.
 fn description(ip: Ip, at: Offset) -> Option<&'static Description> {
     let tables: &[&'static [Description]] = match ip {
-        Ip::GC => &[gc::ALL, gfx9::gc::ALL],
+        Ip::GC => &[gc::ALL, gfx9::gc::ALL, sdma::ALL],
         Ip::MMHUB => &[mmhub::ALL, gfx9::mmhub::ALL],
         Ip::OSSSYS => &[osssys::ALL, gfx9::osssys::ALL],
         Ip::NBIF => &[nbio::ALL, gfx9::nbio::ALL],
         Ip::UMC => &[gfx9::umc::ALL],
         Ip::SMUIO => &[smuio::ALL],
         Ip::MP0 => &[mp::ALL],
+        Ip::MP1 => &[mp1::ALL],
         _ => &[],
     };
     tables.iter().find_map(|table| {

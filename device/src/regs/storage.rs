@@ -79,6 +79,11 @@ impl Storage {
         self.registers.binary_search_by_key(&at, |register| register.at).ok()
     }
 
+    /// Returns true if it is one of the registers.
+    pub(crate) fn has(&self, at: Offset) -> bool {
+        self.position(at).is_some()
+    }
+
     /// Value of a register; 0 if there is none.
     pub(crate) fn read(&self, at: Offset) -> u32 {
         self.position(at).map_or(0, |position| self.values[position].load(Ordering::Acquire))

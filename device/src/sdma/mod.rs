@@ -12,6 +12,7 @@
 mod error;
 mod moments;
 mod mover;
+mod notice;
 mod packets;
 mod save;
 mod transfer;
@@ -33,6 +34,7 @@ pub use error::{SdmaError, SdmaStopped};
 use moments::Watched;
 pub use mover::Movers;
 use mover::Moving;
+pub(crate) use notice::RingNotice;
 use packets::Packet;
 pub(crate) use save::SavedSdma;
 use transfer::{quad, refuse};
@@ -149,6 +151,11 @@ impl SdmaQueue {
             hangs: false,
             watched: Watched::default(),
         }
+    }
+
+    /// Returns the registers that it runs from.
+    pub(crate) fn config(&self) -> &SdmaConfig {
+        &self.config
     }
 
     /// Executes the packets that can be executed.

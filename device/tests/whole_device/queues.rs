@@ -128,6 +128,7 @@ fn queues_that_are_not_modelled_or_malformed_are_refused_by_name() {
         ("ADD_QUEUE of an unknown type", |frame| frame.queue_type = 77),
         ("ADD_QUEUE of a kernel queue, which is not modelled", |frame| {
             frame.flags |= AddQueueFlags::MAP_LEGACY_KQ;
+            frame.queue_type = QueueType::SDMA.0;
         }),
         ("MQD at an address that is not mapped", |frame| frame.mqd_addr = 0x1234_5000u64.into()),
         ("ADD_QUEUE with a doorbell that does not exist", |frame| {
@@ -175,7 +176,7 @@ fn removing_what_does_not_exist_is_refused_by_name() {
     frame.header = Header::new(Opcode::REMOVE_QUEUE);
     frame.flags = RemoveQueueFlags::UNMAP_LEGACY_QUEUE;
     assert!(!driver.mes(&frame, Opcode::REMOVE_QUEUE));
-    assert_eq!(driver.errors("REMOVE_QUEUE of a kernel queue, which is not modelled"), 1);
+    assert_eq!(driver.errors("REMOVE_QUEUE of a kernel queue that is not mapped"), 1);
 }
 
 #[test]

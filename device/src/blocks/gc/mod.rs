@@ -6,6 +6,7 @@ mod status;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
+use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::regs::gc::{
     self, CC_GC_SHADER_ARRAY_CONFIG, CP_HQD_ACTIVE, CP_HQD_DEQUEUE_REQUEST, CP_MES_GP3_LO,
     GCVM_L2_PROTECTION_FAULT_CNTL, GRBM_GFX_CNTL, GRBM_GFX_INDEX, RLC_SAFE_MODE, SH_MEM_BASES, SH_MEM_CONFIG,
@@ -13,6 +14,9 @@ use belfry_abi::regs::gc::{
 use belfry_abi::regs::gfx9;
 use belfry_abi::regs::gfx9::gc::{CP_HYP_XCP_CTL, GCMC_VM_XGMI_LFB_CNTL, GCMC_VM_XGMI_LFB_SIZE};
 use belfry_abi::regs::layout::OWN;
+use belfry_abi::regs::sdma::{
+    self, SDMA0_QUEUE0_DOORBELL_OFFSET, SDMA0_QUEUE0_RB_CNTL, SDMA1_QUEUE0_RB_CNTL,
+};
 use belfry_abi::regs::{Ip, Offset, Register};
 
 use crate::activity::Activity;
@@ -20,10 +24,13 @@ use crate::chip::Topology;
 use crate::doorbell::{Doorbells, Owner};
 use crate::queue::{HQD_FIRST, HQD_REGISTERS, HqdBanks, HqdId, Partitions, seed_doorbell};
 use crate::regs::{Block, Run, Storage};
-use crate::sdma::Movers;
+use crate::sdma::{Movers, RingNotice};
 use crate::threads::Wake;
 use crate::vm::Contexts;
 use hub::Hub;
+
+/// Distance of the registers of the second SDMA engine.
+const SDMA_ENGINE_STRIDE: u32 = SDMA1_QUEUE0_RB_CNTL::AT.dword - SDMA0_QUEUE0_RB_CNTL::AT.dword;
 
 /// The parts of the device that the graphics core's registers reach.
 pub(crate) struct GcPorts {
@@ -38,6 +45,8 @@ pub(crate) struct GcPorts {
     /// record.
     pub(crate) counts_time: bool,
     pub(crate) movers: Arc<Movers>,
+    /// Notice of changed rings of the SDMA engines; `None` if these have no such rings.
+    pub(crate) ring_notice: Option<Arc<RingNotice>>,
 }
 
 /// Number and kind of a graphics core.
@@ -59,6 +68,8 @@ pub(crate) struct Gc {
     storage: Storage,
     /// Registers that only chips of gfx9 have.
     storage_gfx9: Storage,
+    /// Registers of the kernel's rings on SDMA engines.
+    storage_sdma: Option<Storage>,
     hub: Hub,
     ports: GcPorts,
     core: GcCore,
@@ -68,7 +79,9 @@ impl Gc {
     pub(crate) fn new(ports: GcPorts, core: GcCore) -> Self {
         let hub = Hub::new(Arc::clone(&ports.contexts));
         let storage = Storage::with_resets(gc::ALL, core.resets);
-        let gc = Self { storage, storage_gfx9: Storage::new(gfx9::gc::ALL), hub, ports, core };
+        let storage_sdma = ports.ring_notice.is_some().then(|| Storage::new(sdma::ALL));
+        let storage_gfx9 = Storage::new(gfx9::gc::ALL);
+        let gc = Self { storage, storage_gfx9, storage_sdma, hub, ports, core };
         gc.place_in_hive();
         gc
     }
@@ -109,6 +122,30 @@ impl Gc {
         config
     }
 
+    /// The registers of rings of SDMA engines, if this is one of them.
+    fn sdma(&self, at: Offset) -> Option<&Storage> {
+        self.storage_sdma.as_ref().filter(|storage| storage.has(at))
+    }
+
+    fn write_sdma(&self, storage: &Storage, at: Offset, value: u32) {
+        storage.write(at, value);
+        let engine = match at {
+            SDMA0_QUEUE0_RB_CNTL::AT => 0,
+            SDMA1_QUEUE0_RB_CNTL::AT => 1,
+            _ => return,
+        };
+        if SDMA0_QUEUE0_RB_CNTL::from_bits(value).rb_enable() {
+            // The driver may ring as soon as this returns.
+            let place = SDMA0_QUEUE0_DOORBELL_OFFSET::AT.plus(engine * SDMA_ENGINE_STRIDE);
+            let offset = SDMA0_QUEUE0_DOORBELL_OFFSET::from_bits(storage.read(place)).offset();
+            self.ports.doorbells.own(DoorbellIndex::from_dwords(offset), Owner::Ring);
+        }
+        if let Some(notice) = &self.ports.ring_notice {
+            notice.give();
+        }
+        self.ports.wake.wake();
+    }
+
     fn write_hqd(&self, at: Offset, value: u32) {
         let GcPorts { hqds, doorbells, wake, .. } = &self.ports;
         hqds.hqd_of(self.core.xcc, self.selected().0, |hqd| match at {
@@ -137,6 +174,7 @@ impl Block for Gc {
     fn claims(&self) -> Vec<Run> {
         let mut claims = self.storage.claims();
         claims.extend(self.storage_gfx9.claims());
+        claims.extend(self.storage_sdma.iter().flat_map(Storage::claims));
         claims.push(Run { first: HQD_FIRST, count: HQD_REGISTERS });
         claims.extend(self.hub.claims());
         claims
@@ -156,6 +194,7 @@ impl Block for Gc {
             _ if at.segment >= OWN => self.storage_gfx9.read(at),
             _ => {
                 let own = self.hub.read(at).or_else(|| self.status(at));
+                let own = own.or_else(|| self.sdma(at).map(|storage| storage.read(at)));
                 own.unwrap_or_else(|| self.storage.read(at))
             }
         }
@@ -185,7 +224,9 @@ impl Block for Gc {
             CP_HYP_XCP_CTL::AT => self.ports.partitions.write(self.core.xcc, value),
             _ if at.segment >= OWN => self.storage_gfx9.write(at, value),
             _ => {
-                if !self.hub.write(at, value) {
+                if let Some(storage) = self.sdma(at) {
+                    self.write_sdma(storage, at, value);
+                } else if !self.hub.write(at, value) {
                     self.storage.write(at, value);
                 }
             }
@@ -194,12 +235,14 @@ impl Block for Gc {
 
     fn kept(&self) -> Vec<&AtomicU32> {
         let partition = vec![self.ports.partitions.kept(self.core.xcc)];
-        [self.storage.kept(), self.storage_gfx9.kept(), self.hub.kept(), partition].concat()
+        let sdma = self.storage_sdma.iter().flat_map(Storage::kept).collect();
+        [self.storage.kept(), self.storage_gfx9.kept(), self.hub.kept(), partition, sdma].concat()
     }
 
     fn reset(&self) {
         self.storage.reset();
         self.storage_gfx9.reset();
+        self.storage_sdma.iter().for_each(Storage::reset);
         self.place_in_hive();
         self.ports.partitions.reset(self.core.xcc);
         self.hub.reset();

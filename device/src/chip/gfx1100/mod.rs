@@ -14,7 +14,7 @@ use belfry_isa::inst::Arch;
 use super::navi::{GcInfo, Names, Navi, Spec};
 use super::{
     Card, Firmware, Firmwares, Generation, Identity, MesFirmware, MesFrames, Model, Pm4Packets, PteFormat,
-    RegisterBar, SdmaMqdForm, SdmaPackets, SdmaRules, Shape, UserRegisters,
+    RegisterBar, SdmaMqdForm, SdmaPackets, SdmaRules, Shape, SmuFirmware, UserRegisters,
 };
 pub(super) use interrupts::FORMAT as INTERRUPTS;
 pub use ips::dword;
@@ -42,11 +42,12 @@ pub static MODEL: Model = Model {
 pub static GENERATION: Generation = Generation {
     arch: Arch::Gfx1100,
     // API 14, firmware 0x84: new enough for queues that frames map and for write pointers in the GART.
-    firmware: Firmwares(&[Firmware::Mes(MesFirmware {
-        frames: MesFrames::V11,
-        version: 14 << 12 | 0x84,
-        on_both_pipes: false,
-    })]),
+    firmware: Firmwares(&[
+        Firmware::Mes(MesFirmware { frames: MesFrames::V11, version: 14 << 12 | 0x84, on_both_pipes: false }),
+        Firmware::SdmaRings,
+    ]),
+    // Firmware 78.135.0: from 78.41.0 on it takes Mode1Reset. Board power of an RX 7900 XTX.
+    smu: Some(SmuFirmware { version: 0x004e_8700, interface: 0x3d, watts: 355 }),
     shader: shader::RULES,
     kernel: kernel::RULES,
     // RX 7900 XTX: 2482 MHz by its driver, 960 GB/s (20 Gbit/s on 384 bits). A SIMD does 32 lanes per cycle,

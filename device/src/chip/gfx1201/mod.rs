@@ -40,6 +40,7 @@ pub static GENERATION: Generation = Generation {
         version: 0x14 << 12 | 0x80,
         on_both_pipes: true,
     })]),
+    smu: None,
     shader: shader::RULES,
     kernel: kernel::RULES,
     // RX 9070 XT: 2350 MHz by its driver, 640 GB/s (20 Gbit/s on 256 bits), matrices twice as fast as on Navi

@@ -43,6 +43,7 @@ pub const WHOLE: Shape = Shape { xccs: ips::XCCS, cus: ips::XCCS * 38 };
 pub static GENERATION: Generation = Generation {
     arch: Arch::Gfx942,
     firmware: Firmwares(&[Firmware::Hws(HwsFirmware)]),
+    smu: None,
     shader: shader::RULES,
     kernel: kernel::RULES,
     // 2100 MHz, 5300 GB/s. A SIMD does 16 lanes per cycle, of doubles as well; a matrix instruction takes 16

@@ -6,6 +6,7 @@ mod discovery;
 mod names;
 #[cfg(test)]
 pub(super) mod tests_of_descriptors;
+mod vbios;
 
 use belfry_abi::regs::layout::Layout;
 
@@ -81,6 +82,10 @@ impl Chip for Navi {
 
     fn discovery(&self) -> Vec<u8> {
         discovery::table(self.spec, &self.topology)
+    }
+
+    fn vbios(&self) -> Option<Vec<u8>> {
+        Some(vbios::image(self.spec))
     }
 
     fn discovery_offset(&self) -> u64 {

@@ -78,6 +78,17 @@ mod tests {
     }
 
     #[test]
+    fn registers_of_gfx1100_alone_are_where_their_names_say() {
+        let chip = gfx1100::chip(64);
+        for (ip, all) in [(regs::mp1::IP, regs::mp1::ALL), (regs::sdma::IP, regs::sdma::ALL)] {
+            for register in all {
+                let place = chip.dword(ip, 0, register.at).expect("it has the block");
+                assert_eq!(chip.register_name(place), Some(register.name));
+            }
+        }
+    }
+
+    #[test]
     fn every_line_has_a_name_of_its_own_place() {
         for names in [&gfx1100::SPEC.names, &gfx1201::SPEC.names] {
             assert_eq!(names.table().len(), names.text.lines().count());

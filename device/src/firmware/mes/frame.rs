@@ -129,23 +129,36 @@ impl Frames<'_> {
         Ok(())
     }
 
-    /// Maps a ring of the kernel's, as the firmware of both pipes does; its driver asks the second pipe for the
-    /// scheduler's own ring. No engine takes the packets of the others yet.
+    /// Maps a ring of the kernel's. If the firmware is on both pipes, its driver asks the second pipe for the scheduler's own
+    /// ring. Compute rings are those of the first micro engine.
     fn map_kernel_ring(&mut self, frame: &AddQueue) -> Result {
-        let kind = match QueueType(frame.queue_type) {
-            QueueType::SCHQ => RingKind::Mes,
-            QueueType::COMPUTE => RingKind::Compute,
-            QueueType::GFX => RingKind::Graphics,
-            QueueType::SDMA => RingKind::Sdma,
+        let (kind, me) = match QueueType(frame.queue_type) {
+            QueueType::SCHQ => (RingKind::Mes, HqdId::MES.me),
+            QueueType::COMPUTE => (RingKind::Compute, 1),
+            QueueType::GFX => (RingKind::Graphics, 0),
+            QueueType::SDMA => (RingKind::Sdma, 0),
             _ => return Err(GuestError::AddQueueType),
         };
         kind.served(MappedBy::Frame)?;
-        let own = (HqdId::MES.pipe.into(), HqdId::MES.queue.into());
-        if !self.firmware.on_both_pipes || (frame.pipe_id, frame.queue_id) != own {
+        let id = match (frame.pipe_id, frame.queue_id) {
+            (pipe @ 0..4, queue @ 0..8) => HqdId { me, pipe: pipe as u8, queue: queue as u8 },
+            _ => return Err(GuestError::AddQueuePlace),
+        };
+        if kind == RingKind::Mes && (!self.firmware.on_both_pipes || id != HqdId::MES) {
             return Err(GuestError::AddQueueKernel);
         }
-        let (mqd, doorbell) = (frame.mqd_addr.get(), frame.doorbell_offset);
-        let new = NewRing { kind, at: (0, HqdId::MES), mqd, doorbell };
+        if self.slots.is_on(0, id) {
+            return Err(GuestError::AddQueuePlace);
+        }
+        let doorbell = frame.doorbell_offset;
+        if doorbell.number().is_none() || !doorbell.is_whole() {
+            return Err(GuestError::AddQueueDoorbell);
+        }
+        let own = self.rings.of_doorbell(doorbell) == Some((0, id));
+        if self.ports.doorbells.is_owned(doorbell.offset()) && !own {
+            return Err(GuestError::AddQueueDoorbellTaken);
+        }
+        let new = NewRing { kind, at: (0, id), mqd: frame.mqd_addr.get(), doorbell: frame.doorbell_offset };
         self.rings.map(self.ports, self.space, &new, MappedBy::Frame)
     }
 
@@ -156,12 +169,17 @@ impl Frames<'_> {
             self.rings.unmap(self.ports, (0, HqdId::MES));
             return Ok(());
         }
+        // The driver names compute rings by the flag of utility queues.
         let legacy = RemoveQueueFlags::UNMAP_LEGACY_GFX_QUEUE
             | RemoveQueueFlags::UNMAP_KIQ_UTILITY_QUEUE
-            | RemoveQueueFlags::PREEMPT_LEGACY_GFX_QUEUE
             | RemoveQueueFlags::UNMAP_LEGACY_QUEUE;
         if frame.flags.intersects(legacy) {
-            return Err(GuestError::RemoveQueueKernel);
+            let at = self.rings.of_doorbell(frame.doorbell_offset).filter(|(_, id)| id.me != HqdId::MES.me);
+            self.rings.unmap(self.ports, at.ok_or(GuestError::RemoveQueueKernel)?);
+            return Ok(());
+        }
+        if frame.flags.contains(RemoveQueueFlags::PREEMPT_LEGACY_GFX_QUEUE) {
+            return Err(GuestError::RemoveQueuePreempt);
         }
         self.slots.remove(self.ports, frame.doorbell_offset)
     }

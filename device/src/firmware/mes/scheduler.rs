@@ -2,6 +2,7 @@
 //! queues.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use belfry_abi::doorbell::DoorbellIndex;
 use belfry_abi::mes::{API_FRAME_SIZE_IN_DWORDS, FRAME_SIZE, v12};
@@ -11,7 +12,7 @@ use zerocopy::IntoBytes;
 use super::frame::Frames;
 use crate::chip::{MesFirmware, MesFrames};
 use crate::firmware::kiq::{self, Request};
-use crate::firmware::rings::{At, Fate, KernelRings, MappedBy, NewRing, RingKind, Running, ServesRings};
+use crate::firmware::rings::{At, Fate, KernelRings, MappedBy, NewRing, RingKind, Running, ServesRings, pm4};
 use crate::firmware::save::{SavedFirmware, SavedMes};
 use crate::firmware::seen::{self, SeenPackets, SeenQueue};
 use crate::firmware::slots::Slots;
@@ -24,6 +25,9 @@ use crate::vm::{AddressSpace, SpaceList, Spaces};
 
 /// Hardware queues of the MES's rings.
 const RINGS: [HqdId; 2] = [HqdId::KIQ, HqdId::MES];
+
+/// Time between two looks at memory that a ring waits for.
+const WAIT: Duration = Duration::from_micros(100);
 
 /// KIQ and MES.
 pub(in crate::firmware) struct MesScheduler {
@@ -48,7 +52,12 @@ impl std::fmt::Debug for MesScheduler {
 impl Firmware for MesScheduler {
     fn pass(&mut self) -> Turn {
         self.follow_registers();
-        let turn = self.serve_rings(RINGS.map(|id| (0, id)).to_vec());
+        let mut order = RINGS.map(|id| (0, id)).to_vec();
+        order.extend(self.rings.places().filter(|(_, id)| !RINGS.contains(id)));
+        let mut turn = self.serve_rings(order);
+        if self.rings.wait() {
+            turn = turn.min(Turn::After(WAIT));
+        }
         turn.min(self.slots.pass(&self.ports))
     }
 
@@ -72,8 +81,8 @@ impl Firmware for MesScheduler {
 
     fn queues(&self) -> Vec<SeenQueue> {
         let packets = |id| match self.kind(id) {
-            RingKind::Kiq => SeenPackets::Pm4,
-            _ => SeenPackets::Mes,
+            RingKind::Mes => SeenPackets::Mes,
+            _ => SeenPackets::Pm4,
         };
         seen::all(seen::of_kernel(&self.ports, &self.rings, packets), &self.slots, &self.ports)
     }
@@ -93,7 +102,8 @@ impl Firmware for MesScheduler {
         restoring: &mut Restoring,
     ) -> Result<(), Broken> {
         let SavedFirmware::Mes(saved) = saved else { return Err(SavedFirmware::OF_ANOTHER_KIND) };
-        self.rings.restore(&saved.rings, 1, |id| RINGS.contains(&id))?;
+        // Rings of the scheduler, and those of the kernel on other micro engines.
+        self.rings.restore(&saved.rings, 1, |id| RINGS.contains(&id) || id.me < HqdId::MES.me)?;
         self.queue_mask = saved.queue_mask;
         self.slots.restore(&self.ports, &saved.slots, spaces, restoring)
     }
@@ -104,10 +114,12 @@ impl ServesRings for MesScheduler {
         (&mut self.rings, &self.ports)
     }
 
-    fn step(&mut self, space: &AddressSpace, (_, id): At, running: &mut Running) -> Result<bool, GuestError> {
+    fn step(&mut self, space: &AddressSpace, at: At, running: &mut Running) -> Result<bool, GuestError> {
+        let (_, id) = at;
         match self.kind(id) {
             RingKind::Kiq => self.step_kiq(space, running),
-            _ => self.step_mes(space, id, running),
+            RingKind::Mes => self.step_mes(space, id, running),
+            _ => pm4::step(&self.ports, space, at, running),
         }
     }
 }
@@ -118,9 +130,14 @@ impl MesScheduler {
         Self { rings, firmware, slots, queue_mask: 0, ports }
     }
 
-    /// Returns the kind of the ring of one of the MES's pipes.
+    /// Returns the kind of the ring of a hardware queue.
     fn kind(&self, id: HqdId) -> RingKind {
-        if id == HqdId::KIQ && !self.firmware.on_both_pipes { RingKind::Kiq } else { RingKind::Mes }
+        match id {
+            HqdId::KIQ if !self.firmware.on_both_pipes => RingKind::Kiq,
+            HqdId { me: 0, .. } => RingKind::Graphics,
+            HqdId { me: 1..=2, .. } => RingKind::Compute,
+            _ => RingKind::Mes,
+        }
     }
 
     /// Starts and stops the rings that the driver has started and stopped through registers.

@@ -39,13 +39,14 @@ impl RingKind {
     pub(in crate::firmware) fn served(self, by: MappedBy) -> Result<(), GuestError> {
         Err(match (self, by) {
             (Self::Kiq | Self::Hiq | Self::Mes, _) => return Ok(()),
+            (Self::Compute | Self::Graphics, MappedBy::Frame) => return Ok(()),
             (Self::Compute, MappedBy::Registers) => GuestError::ComputeQueueByRegisters,
             (Self::Compute, MappedBy::Packet) => GuestError::MapQueuesCompute,
             (Self::Graphics, MappedBy::Packet) => GuestError::MapQueuesGraphics,
             (Self::Sdma, MappedBy::Packet) => GuestError::MapQueuesSdma,
             // No hardware queue of the banks is one of graphics or of an SDMA engine.
             (Self::Graphics | Self::Sdma, MappedBy::Registers) => GuestError::SchedulerQueue,
-            (Self::Compute | Self::Graphics | Self::Sdma, MappedBy::Frame) => GuestError::AddQueueKernel,
+            (Self::Sdma, MappedBy::Frame) => GuestError::AddQueueKernel,
         })
     }
 }

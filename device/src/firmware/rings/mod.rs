@@ -1,6 +1,8 @@
 //! The kernel's own rings: which are mapped, by registers, by a packet of the KIQ or by a frame, and their turns.
 
+mod graphics;
 mod kind;
+pub(super) mod pm4;
 mod running;
 
 use std::collections::BTreeMap;
@@ -61,6 +63,11 @@ impl KernelRings {
         self.0.iter().map(|(&at, running)| (at, running))
     }
 
+    /// Returns true if the next packet of a ring waits for memory.
+    pub(super) fn wait(&self) -> bool {
+        self.0.values().any(Running::waits)
+    }
+
     /// Returns the place of the ring with a doorbell.
     pub(super) fn of_doorbell(&self, doorbell: DoorbellIndex) -> Option<At> {
         self.iter().find(|(_, running)| running.ring.doorbell() == doorbell).map(|(at, _)| at)
@@ -79,17 +86,17 @@ impl KernelRings {
         by: MappedBy,
     ) -> Result<Hqd, GuestError> {
         new.kind.served(by)?;
-        let mqd = Mqd::read(&ports.chip.mqd, space, new.mqd)?;
-        let load = |hqd: &mut Hqd| {
-            hqd.load(&mqd);
-            hqd.set_doorbell(new.doorbell);
-        };
         let mut image = Hqd::new();
-        load(&mut image);
+        if new.kind == RingKind::Graphics {
+            graphics::load(&mut image, space, new.mqd)?;
+        } else {
+            image.load(&Mqd::read(&ports.chip.mqd, space, new.mqd)?);
+        }
+        image.set_doorbell(new.doorbell);
         Ring::new(&image)?;
         let (xcc, id) = new.at;
         Ok(ports.hqds.hqd_of(xcc, id, |hqd| {
-            load(hqd);
+            hqd.replace(&image);
             hqd.activate();
             *hqd
         }))

@@ -6,6 +6,7 @@ use std::time::Duration;
 use belfry_abi::mes::API_FRAME_SIZE_IN_DWORDS;
 use belfry_abi::pm4::Pm4Header;
 
+use crate::cp::Execution;
 use crate::doorbell::{Heard, Owner};
 use crate::firmware::kiq::MAX_PACKET;
 use crate::firmware::{Ports, Turn, mes};
@@ -14,14 +15,22 @@ use crate::moments::{Moment, Verdict};
 use crate::pm4;
 use crate::queue::{HqdId, Ring};
 use crate::sanitize::{Misuse, Rule};
-use crate::save::Broken;
-use crate::vm::AddressSpace;
+use crate::save::{Broken, check};
+use crate::vm::{AddressSpace, VMIDS};
 
 /// Most packets of a kernel ring that are executed before the other queues have their turn.
 const BATCH: usize = 64;
 
 /// [`Running`] as plain values.
-pub(in crate::firmware) type SavedRunning = (Ring, u32, Option<u64>, bool);
+#[derive(Clone, Debug, serde::Deserialize, serde::Serialize)]
+pub(in crate::firmware) struct SavedRunning {
+    ring: Ring,
+    activation: u32,
+    seen: Option<u64>,
+    dead: bool,
+    buffers: Execution,
+    vmid: u8,
+}
 
 /// The ring of an active queue.
 #[derive(Debug)]
@@ -33,6 +42,10 @@ pub(in crate::firmware) struct Running {
     seen: Option<u64>,
     /// True if its next packet has begun and waits.
     begun: bool,
+    /// Indirect buffers that it is in.
+    pub(in crate::firmware) buffers: Execution,
+    /// VMID of their addresses.
+    pub(in crate::firmware) vmid: u8,
     /// True if it has met an error that it cannot go past, until it is activated anew.
     pub(in crate::firmware) dead: bool,
     /// Time of the device until which its doorbell is not heard.
@@ -73,16 +86,23 @@ impl Running {
         })
     }
 
-    /// Returns the ring, its activation, the doorbell value last looked at, and true if it is dead.
     pub(in crate::firmware) fn save(&self) -> SavedRunning {
-        (self.ring.clone(), self.activation, self.seen, self.dead)
+        SavedRunning {
+            ring: self.ring.clone(),
+            activation: self.activation,
+            seen: self.seen,
+            dead: self.dead,
+            buffers: self.buffers.clone(),
+            vmid: self.vmid,
+        }
     }
 
-    pub(in crate::firmware) fn restored(
-        (ring, activation, seen, dead): SavedRunning,
-    ) -> Result<Self, Broken> {
+    pub(in crate::firmware) fn restored(saved: SavedRunning) -> Result<Self, Broken> {
+        let SavedRunning { ring, activation, seen, dead, buffers, vmid } = saved;
         ring.check()?;
-        Ok(Self { seen, dead, ..Self::new(ring, activation) })
+        buffers.check()?;
+        check("VMID of an indirect buffer", vmid, usize::from(vmid) < VMIDS)?;
+        Ok(Self { seen, dead, buffers, vmid, ..Self::new(ring, activation) })
     }
 
     pub(in crate::firmware) fn new(ring: Ring, activation: u32) -> Self {
@@ -91,6 +111,8 @@ impl Running {
             activation,
             seen: None,
             begun: false,
+            buffers: Execution::default(),
+            vmid: 0,
             dead: false,
             deaf: None,
             held: None,
@@ -148,6 +170,21 @@ impl Running {
     pub(in crate::firmware) fn put_back(&mut self, header: Pm4Header) {
         self.ring.go_back(1 + u64::from(header.body_dwords()));
         self.begun = true;
+    }
+
+    /// Notes that the packet at its position has begun and waits.
+    pub(in crate::firmware) fn wait(&mut self) {
+        self.begun = true;
+    }
+
+    /// Notes that the packet at its position is over.
+    pub(in crate::firmware) fn go_on(&mut self) {
+        self.begun = false;
+    }
+
+    /// Returns true if its next packet waits for memory, whose change no doorbell announces.
+    pub(in crate::firmware) fn waits(&self) -> bool {
+        self.begun && !self.dead
     }
 
     /// Copies the new frames of a ring of the MES as they are now.
