@@ -72,6 +72,8 @@ fn submit(driver: &Driver, command: Command, arguments: [u32; 6]) -> (u32, u32, 
 #[test]
 fn psp_boots_in_order_and_loads_everything() {
     let driver = up();
+    // A driver waits for the sign of life to change.
+    assert_eq!(driver.read(dword::<mp::MP0_SMN_C2PMSG_81>()), 0);
     assert_ne!(driver.read(dword::<mp::MP0_SMN_C2PMSG_81>()), 0);
     assert_eq!(driver.read(dword::<mp::MP0_SMN_C2PMSG_67>()), 0);
     let bytes = [FB as u32, (FB >> 32) as u32, 256, 0, 0, 0];

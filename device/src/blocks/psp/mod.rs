@@ -35,6 +35,10 @@ pub(crate) struct Psp {
     storage: Storage,
     /// True (1) once the boot loader has taken the system driver.
     has_system_driver: AtomicU32,
+    /// True (1) while the operating system starts: until its sign of life is looked at.
+    ///
+    /// A driver waits for the sign to change (`psp_wait_for`, `check_changed`), so it must not be there at the first look.
+    starts: AtomicU32,
     /// Dwords of the ring; 0 while there is none.
     ring: AtomicU32,
     /// Next dword of the ring to read.
@@ -48,6 +52,7 @@ impl Psp {
         Self {
             storage: Storage::new(mp::ALL),
             has_system_driver: AtomicU32::default(),
+            starts: AtomicU32::default(),
             ring: AtomicU32::default(),
             read: AtomicU32::default(),
             commands: Commands::new(contexts, Arc::clone(&counters)),
@@ -56,7 +61,16 @@ impl Psp {
     }
 
     fn is_alive(&self) -> bool {
-        self.storage.get::<MP0_SMN_C2PMSG_81>().bits() != 0
+        self.starts.load(Ordering::Acquire) != 0 || self.storage.get::<MP0_SMN_C2PMSG_81>().bits() != 0
+    }
+
+    /// Reads the operating system's sign of life.
+    fn sign_of_life(&self) -> u32 {
+        if self.starts.swap(0, Ordering::AcqRel) != 0 {
+            self.storage.set(MP0_SMN_C2PMSG_81::from_bits(ALIVE));
+            return 0;
+        }
+        self.storage.read(MP0_SMN_C2PMSG_81::AT)
     }
 
     /// Takes a command of the boot loader, which loads one part after the other.
@@ -89,7 +103,7 @@ impl Psp {
                 return Err(GuestError::PspBootOrder);
             }
             BootCommand::SOSDRV => {
-                self.storage.set(MP0_SMN_C2PMSG_81::from_bits(ALIVE));
+                self.starts.store(1, Ordering::Release);
                 self.storage.set(MP0_SMN_C2PMSG_64::from_bits(RESPONSE));
             }
             _ => return Err(GuestError::PspBootCommand),
@@ -169,7 +183,7 @@ impl Block for Psp {
     }
 
     fn read(&self, at: Offset) -> u32 {
-        self.storage.read(at)
+        if at == MP0_SMN_C2PMSG_81::AT { self.sign_of_life() } else { self.storage.read(at) }
     }
 
     fn write(&self, at: Offset, value: u32) {
@@ -185,13 +199,13 @@ impl Block for Psp {
     }
 
     fn kept(&self) -> Vec<&AtomicU32> {
-        let own = vec![&self.has_system_driver, &self.ring, &self.read];
+        let own = vec![&self.has_system_driver, &self.starts, &self.ring, &self.read];
         [self.storage.kept(), own, self.commands.kept()].concat()
     }
 
     fn reset(&self) {
         self.storage.reset();
-        for value in [&self.has_system_driver, &self.ring, &self.read] {
+        for value in [&self.has_system_driver, &self.starts, &self.ring, &self.read] {
             value.store(0, Ordering::Release);
         }
         self.commands.reset();
