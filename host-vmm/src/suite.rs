@@ -84,7 +84,11 @@ impl Asked {
             return Ok(Self::Program);
         }
         let needs_root = || {
-            let image = if own.is_some() { "rccl" } else { "rocm" };
+            let image = match name {
+                _ if own.is_some() => "rccl",
+                "vulkan-suite" => "mesa",
+                _ => "rocm",
+            };
             format!(
                 "{name} needs --image or --root: its programs are compiled and run in a root file system, for example \
                  `belfry exec --image {image} -- {name}`"

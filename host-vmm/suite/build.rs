@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 /// Folders of `tests/programs` that are the suite's, and the extensions of its files there.
-const FOLDERS: [(&str, &[&str]); 7] = [
+const FOLDERS: [(&str, &[&str]); 8] = [
     ("hip", &["hip", "h"]),
     ("hsa", &["c", "cl", "h"]),
     ("libdrm", &["c", "h"]),
@@ -13,6 +13,7 @@ const FOLDERS: [(&str, &[&str]); 7] = [
     ("process", &["hip", "c", "h"]),
     ("rccl", &["hip"]),
     ("thunk", &["c", "cl", "h"]),
+    ("vulkan", &["c", "comp", "h"]),
 ];
 /// Header that all of them share.
 const SHARED: &str = "cases.h";

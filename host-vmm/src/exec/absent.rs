@@ -10,6 +10,9 @@ use belfry_suite::request::is_suite;
 
 /// File that every root file system with ROCm has: the compiler of HIP.
 const COMPILER: &str = "hipcc";
+/// The suite over Vulkan, and the program that every root file system for it has: the compiler of its shaders.
+const VULKAN: &str = "vulkan-suite";
+const SHADERS: &str = "glslangValidator";
 
 /// Finds the built-in root file system for a program that this machine does not have: one that has the program, and
 /// whose ROCm knows all chips. `None` if the machine has the program, or if no root file system is known to have it.
@@ -24,7 +27,11 @@ pub fn image_with(program: &[OsString], chips: &[&Model]) -> Result<Option<Strin
     if let Some(program) = Standalone::named(name) {
         return Ok(Recipe::with_file(program.needs, &chips)?.map(|recipe| recipe.name));
     }
-    let wanted = if is_suite(name) { COMPILER } else { name };
+    let wanted = match name {
+        VULKAN => SHADERS,
+        _ if is_suite(name) => COMPILER,
+        _ => name,
+    };
     Ok(Recipe::with_program(wanted, &chips)?.map(|recipe| recipe.name))
 }
 
@@ -54,6 +61,15 @@ mod tests {
 
     fn image(program: &str, chip: &Model) -> Option<String> {
         image_with(&[program.into(), "word".into()], &[chip]).unwrap()
+    }
+
+    #[test]
+    fn suite_over_vulkan_has_a_root_file_system_where_mesa_knows_the_chip() {
+        for chip in MODELS {
+            let expected = (chip.name != "gfx942").then_some("mesa");
+            assert_eq!(image(VULKAN, chip).as_deref(), expected, "{}", chip.name);
+            assert_eq!(image("vulkaninfo", chip).as_deref(), expected, "{}", chip.name);
+        }
     }
 
     #[test]

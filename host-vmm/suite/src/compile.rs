@@ -41,6 +41,9 @@ pub type Compiled = Result<PathBuf, CompileError>;
 const HIPRTC: &str = "/usr/lib/x86_64-linux-gnu/libhiprtc.so";
 /// The header of libhsakmt.
 const THUNK: &str = "usr/include/hsakmt/hsakmt.h";
+/// The header of Vulkan, and the compiler of shaders.
+const VULKAN: &str = "usr/include/vulkan/vulkan.h";
+const GLSLANG: &str = "glslangValidator";
 /// The header of RCCL.
 pub(crate) const RCCL: &str = "usr/include/rccl/rccl.h";
 
@@ -138,6 +141,11 @@ fn check_compilers(tree: &Path, languages: &[Language]) -> Result<()> {
         !languages.contains(&Language::Thunk) || tree.join(THUNK).exists(),
         "{} has no /{THUNK}, which the thunk's cases are compiled with; image rocm has it, and ROCr 6.4 and later keep \
          the thunk to themselves",
+        tree.display()
+    );
+    ensure!(
+        !languages.contains(&Language::Vulkan) || (tree.join(VULKAN).exists() && has_program(tree, GLSLANG)),
+        "{} has no /{VULKAN} or no {GLSLANG}; image mesa has both: `--image mesa`",
         tree.display()
     );
     ensure!(
@@ -239,6 +247,18 @@ fn script(tree: &Path, program: &Program) -> String {
         Language::Thunk => format!(
             "cc {gpu} -O1 -Wall -Wextra -Wa,-I{MADE} {source} -o {MADE}/program -lhsakmt -ldrm_amdgpu -ldrm -lpthread\n"
         ),
+        // Each shader is a part of the file beside the program that its own name turns on.
+        Language::Vulkan => {
+            let shaders = sources::kernels(program.language, &program.name);
+            let shaders = shaders.display();
+            format!(
+                "for name in $(sed -n 's/^SHADER(\\(.*\\))$/\\1/p' {source}); do\n\
+                 {GLSLANG} -V --quiet --target-env vulkan1.3 -D$name=1 {shaders} --vn $name -o {MADE}/$name.h\n\
+                 done\n\
+                 cat {MADE}/*.h > {MADE}/shaders.inc\n\
+                 cc {gpu} -O2 -Wall -Wextra -ffp-contract=off -I{MADE} {source} -o {MADE}/program -lvulkan -lm -lpthread\n"
+            )
+        }
         Language::ProcessC => format!("cc {gpu} -O1 -Wall -Wextra {source} -o {MADE}/program -lpthread\n"),
     };
     script

@@ -93,6 +93,17 @@ impl Plan {
         });
     }
 
+    /// Leaves out the cases of programs that image `rocm` cannot run.
+    pub fn keep_those_of_rocm(&mut self) {
+        let programs = &self.programs;
+        self.tests.retain(|test| match test.what {
+            What::Case { program, .. } => {
+                programs.get(program).is_some_and(|program| program.language.is_of_rocm())
+            }
+            What::Tool { .. } => true,
+        });
+    }
+
     /// Has cases pass that are absent in guests alone.
     pub fn leave_guests_out(&mut self) {
         for test in &mut self.tests {

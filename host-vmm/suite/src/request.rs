@@ -5,8 +5,13 @@ use std::time::Duration;
 use crate::plan::{Plan, Test};
 
 /// The commands and the groups of cases that they run.
-const COMMANDS: [(&str, &str); 4] =
-    [("hip-suite", "hip"), ("opencl-suite", "opencl"), ("hsa-suite", "hsa"), ("thunk-suite", "thunk")];
+const COMMANDS: [(&str, &str); 5] = [
+    ("hip-suite", "hip"),
+    ("opencl-suite", "opencl"),
+    ("hsa-suite", "hsa"),
+    ("thunk-suite", "thunk"),
+    ("vulkan-suite", "vulkan"),
+];
 
 /// Time limit of a case unless the command line says otherwise: many times what it needs even on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -206,6 +211,8 @@ mod tests {
         let all = listed("hip-suite");
         assert!(all.len() >= 150 && all.iter().all(|name| name.starts_with("hip::")), "{}", all.len());
         assert!(listed("opencl-suite").iter().all(|name| name.starts_with("opencl::")));
+        let vulkan = listed("vulkan-suite");
+        assert!(vulkan.len() >= 20 && vulkan.iter().all(|name| name.starts_with("vulkan::")), "{vulkan:?}");
         for (suite, group) in [("thunk-suite", "thunk::"), ("hsa-suite", "hsa::")] {
             let all = listed(suite);
             assert!(

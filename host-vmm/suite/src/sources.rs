@@ -32,11 +32,13 @@ pub enum Language {
     ProcessHip,
     /// C++ with kernels and RCCL.
     Rccl,
+    /// C over Vulkan, with compute shaders of GLSL beside it that are compiled with it.
+    Vulkan,
 }
 
 impl Language {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Hip,
         Self::OpenCl,
         Self::LibDrm,
@@ -45,6 +47,7 @@ impl Language {
         Self::ProcessC,
         Self::ProcessHip,
         Self::Rccl,
+        Self::Vulkan,
     ];
 
     /// The folder of `tests/programs`, and the group in the names of cases.
@@ -58,6 +61,7 @@ impl Language {
             Self::Thunk => "thunk",
             Self::ProcessC | Self::ProcessHip => "process",
             Self::Rccl => "rccl",
+            Self::Vulkan => "vulkan",
         }
     }
 
@@ -67,18 +71,24 @@ impl Language {
         matches!(self, Self::Hip | Self::OpenCl | Self::Hsa | Self::Thunk | Self::LibDrm)
     }
 
+    /// Returns true if image `rocm` has what its programs are compiled with and run on.
+    #[must_use]
+    pub fn is_of_rocm(self) -> bool {
+        !matches!(self, Self::Rccl | Self::Vulkan)
+    }
+
     /// The compiler its programs need.
     pub(crate) fn compiler(self) -> &'static str {
         match self {
             Self::Hip | Self::ProcessHip | Self::Rccl => "hipcc",
-            Self::OpenCl | Self::LibDrm | Self::Hsa | Self::Thunk | Self::ProcessC => "cc",
+            Self::OpenCl | Self::LibDrm | Self::Hsa | Self::Thunk | Self::ProcessC | Self::Vulkan => "cc",
         }
     }
 
     fn extension(self) -> &'static str {
         match self {
             Self::Hip | Self::ProcessHip | Self::Rccl => "hip",
-            Self::OpenCl | Self::LibDrm | Self::Hsa | Self::Thunk | Self::ProcessC => "c",
+            Self::OpenCl | Self::LibDrm | Self::Hsa | Self::Thunk | Self::ProcessC | Self::Vulkan => "c",
         }
     }
 
@@ -86,6 +96,7 @@ impl Language {
     fn kernel_extension(self) -> &'static str {
         match self {
             Self::Hsa | Self::Thunk => "cl",
+            Self::Vulkan => "comp",
             other => other.extension(),
         }
     }
@@ -133,6 +144,9 @@ impl Program {
     /// A source that there is not.
     pub fn files(&self) -> Result<Vec<(PathBuf, &'static str)>> {
         let mut files = vec![self.source()];
+        if self.language == Language::Vulkan {
+            files.push(kernels(self.language, &self.name));
+        }
         files.extend(self.embeds.iter().map(|name| kernels(self.language, name)));
         // Other programs with kernels share the HIP programs' header.
         let shared = matches!(self.language, Language::ProcessHip | Language::Rccl).then_some("hip");

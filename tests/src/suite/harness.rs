@@ -72,6 +72,7 @@ struct Suite {
 /// A part that cannot be prepared: sources, the root tree, compilers, belfry, the guest.
 pub fn run(mode: Mode, mut arguments: Arguments) -> Result<ExitCode> {
     let mut plan = Plan::new()?;
+    plan.keep_those_of_rocm();
     match mode {
         Mode::Exec => plan.leave_guests_out(),
         Mode::Guest => plan.keep_those_of_guests(1),

@@ -28,6 +28,7 @@ const RECIPES: &[BuiltIn] = &[
         text: include_str!("recipes/rccl.toml"),
         chips: &["gfx1100", "gfx942", "gfx1201"],
     },
+    BuiltIn { name: "mesa", text: include_str!("recipes/mesa.toml"), chips: &["gfx1100", "gfx1201"] },
     BuiltIn { name: "debian12", text: include_str!("recipes/debian12.toml"), chips: &[] },
     BuiltIn { name: "sid", text: include_str!("recipes/sid.toml"), chips: &[] },
     BuiltIn { name: "ubuntu-lts", text: include_str!("recipes/ubuntu-lts.toml"), chips: &[] },
@@ -42,7 +43,7 @@ pub const PROGRAMS_OF_ROCM: &str = "usr/libexec/rocm";
 struct BuiltIn {
     name: &'static str,
     text: &'static str,
-    /// The chips that its ROCm knows, compilers and runtimes, by the name of their instruction sets.
+    /// The chips that its ROCm or its Mesa knows, compilers and runtimes, by the name of their instruction sets.
     chips: &'static [&'static str],
 }
 
@@ -253,7 +254,7 @@ mod tests {
     fn unknown_name_is_answered_with_the_known_ones() {
         let text = Recipe::named("rocky").unwrap_err().to_string();
         assert!(
-            text.contains("\"rocky\"") && text.contains("rocm, rocm-sid, rocm-exp, rccl, debian12"),
+            text.contains("\"rocky\"") && text.contains("rocm, rocm-sid, rocm-exp, rccl, mesa, debian12"),
             "{text}"
         );
     }
