@@ -28,6 +28,10 @@ pub(crate) enum Form {
     Compare(Operands),
     /// `v_cndmask_b32`.
     Select,
+    /// `v_cndmask_b16`: to a half of the row `dst`, whose other half stays.
+    SelectHalf,
+    /// `v_swap_b32`: the rows `dst` and `src[0]` change places.
+    Swap,
     /// An operation on both halves of registers, as `imm` says for the high ones.
     Packed(Op),
     /// `v_fma_mix_f32`, or one to a half.
@@ -52,6 +56,8 @@ pub(crate) enum Form {
     ReadLane,
     /// The first active lane of `src[0]` to the scalar register `dst`.
     ReadFirstLane,
+    /// `v_writelane_b32`: the number `src[0]` to lane `src[1]` of the row `dst`, active or not.
+    WriteLane,
     /// A scalar operation: `src` to the scalar register `dst`; a third source is the destination's old value.
     Scalar(Op),
     /// The function `aux` of `src[0]` and EXEC, of 64 bits if `wide`, to EXEC; the scalar register `dst` gets the old
@@ -105,6 +111,8 @@ impl Form {
                 | Form::Carry(_)
                 | Form::Compare(_)
                 | Form::Select
+                | Form::SelectHalf
+                | Form::Swap
                 | Form::Packed(_)
                 | Form::Mixed(_)
                 | Form::Keep

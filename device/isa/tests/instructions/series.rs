@@ -13,8 +13,8 @@ use super::{Bench, lanes};
 const ADD: [u32; 2] = [0x8014_0314, 0x4a12_0109];
 /// s_mov_b32 exec_lo, s3; v_add_nc_u32_e32 v4, v4, v0.
 const SOME_LANES: [u32; 2] = [0xbefe_0003, 0x4a08_0104];
-/// v_readlane_b32 s7, v0, s1: which lane is known when it runs.
-const BY_HANDLER: [u32; 2] = [0xd760_0007, 0x0000_0300];
+/// v_sin_f32_e32 v7, v0: a handler does it.
+const BY_HANDLER: [u32; 1] = [0x7e0e_6b00];
 /// s_setpc_b64 s[10:11].
 const AWAY: [u32; 1] = [0xbe80_480a];
 /// v_lshlrev_b32_e32 v5, 2, v0; ds_store_b32 v5, v9; ds_store_b32 v5, v4 offset:2048; s_endpgm.

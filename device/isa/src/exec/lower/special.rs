@@ -105,6 +105,8 @@ impl Lowering {
             Op::V_MBCNT_HI_U32_B32 => Form::CountBelow { high: true },
             Op::V_PERMLANE16_B32 => Form::PermuteRow { other: false },
             Op::V_PERMLANEX16_B32 => Form::PermuteRow { other: true },
+            Op::V_WRITELANE_B32 => Form::WriteLane,
+            Op::V_SWAP_B32 => Form::Swap,
             Op::V_DOT4_I32_IU8 | Op::V_DOT8_I32_IU4 if o.mods.clamp => Form::Saturating(o.op),
             Op::V_DOT4_I32_IU8 | Op::V_DOT8_I32_IU4 => Form::Vector(o.op),
             _ => Form::Call,
@@ -130,7 +132,7 @@ impl Lowering {
         let handler: Handler = if half { lane::cndmask_b16 } else { lane::cndmask(self.backend) };
         let flags = if half && o.mods.op_sel & 8 != 0 { flag::DST_HIGH } else { 0 };
         let dst = self.row(o.dst, 1)?;
-        let form = if half { Form::Call } else { Form::Select };
+        let form = if half { Form::SelectHalf } else { Form::Select };
         self.emit_as(form, Di { dst, src, flags, ..Di::new(handler) });
         Ok(())
     }

@@ -9,7 +9,7 @@ pub(crate) mod dot;
 pub(super) mod double_roots;
 pub(crate) mod dpp;
 pub(crate) mod exceptions;
-pub(super) mod float;
+pub(crate) mod float;
 pub(crate) mod index;
 pub(crate) mod lane;
 pub(super) mod logarithm;

@@ -1,6 +1,6 @@
 //! Elements that compiled code does without their handlers, and elements that may change EXEC.
 
-use super::classes::classes;
+use super::classes::asked;
 use super::packed::packed;
 use super::template::Template;
 use super::{EXEC, elements, permuted, template};
@@ -17,7 +17,9 @@ pub(crate) fn is_covered(form: Form, d: &Di, halves: u32) -> bool {
         Form::Call => false,
         // A result of 16 bits may be a high half.
         Form::Vector(op) => match template::vector(op, d) {
-            Some(Template::Recipe(_)) => is_usual(d) && d.flags & flag::CLAMP == 0,
+            Some(template) if matches!(template, Template::Recipe(_)) || template.makes_half() => {
+                is_usual(d) && d.flags & flag::CLAMP == 0
+            }
             template => plain && template.is_some(),
         },
         Form::Pair(x, y) => {
@@ -45,13 +47,14 @@ pub(crate) fn is_covered(form: Form, d: &Di, halves: u32) -> bool {
         Form::Compare(operands) => {
             plain
                 && match operands {
-                    Operands::ClassF32 | Operands::ClassF64 => classes(d).is_some(),
-                    Operands::ClassF16 => false,
+                    Operands::ClassF16 | Operands::ClassF32 | Operands::ClassF64 => asked(d).is_some(),
                     _ => true,
                 }
         }
         Form::Saturating(_) => is_usual(d) && template::template(form, d).is_some(),
         Form::Select => plain && d.src[2].kind == Kind::Scalar,
+        Form::SelectHalf => is_usual(d) && d.src[2].kind == Kind::Scalar,
+        Form::Swap => true,
         Form::Scalar(op) => scalars::has(op),
         Form::Packed(op) => is_usual(d) && packed(op, d).is_some(),
         Form::Mixed(_) => d.flags & (flag::SLOW | flag::CLAMP) == 0,

@@ -6,6 +6,7 @@ pub(super) mod alike;
 pub(super) mod classes;
 pub(super) mod covered;
 pub(super) mod elements;
+pub(super) mod floats;
 pub(super) mod guess;
 pub(super) mod known;
 pub(super) mod packed;

@@ -1,5 +1,6 @@
 //! A back end of templates without a processor: it does one lane at a time, and gives what the operations' definitions give.
 
+use super::floats::{Float, Rounding, Unary};
 use super::recipe::{Act, Elements, Place, Recipe, Step, Test, own_bytes};
 use super::template::{Arithmetic, Curve, Extreme, Integer, Shift, Template, Two, Whole, vector};
 use crate::exec::di::{Di, Kind, Source};
@@ -35,7 +36,6 @@ impl Lane {
 }
 
 fn two(op: Two, a: u32, b: u32) -> u32 {
-    let singles = |op: fn(f32, f32) -> f32| op(f32::from_bits(a), f32::from_bits(b)).to_bits();
     let signed = |op: fn(i32, i32) -> i32| op(a.cast_signed(), b.cast_signed()).cast_unsigned();
     match op {
         Two::And => a & b,
@@ -48,8 +48,6 @@ fn two(op: Two, a: u32, b: u32) -> u32 {
         Two::MaxUnsigned => a.max(b),
         Two::MinSigned => signed(Ord::min),
         Two::MaxSigned => signed(Ord::max),
-        Two::AddSingles => singles(|a, b| a + b),
-        Two::MultiplySingles => singles(|a, b| a * b),
     }
 }
 
@@ -159,12 +157,22 @@ fn plain(template: Template, [wide_a, wide_b, wide_c]: [u64; 3]) -> Lane {
         Template::Not => word(!a),
         Template::Two(op) => word(two(op, a, b)),
         Template::Swapped(op) => word(two(op, b, a)),
-        Template::Float(op) => Lane::Single(f32::from_bits(two(op, a, b))),
-        Template::Subtract => Lane::Single(x - y),
-        Template::ReverseSubtract => Lane::Single(y - x),
+        // Rounded twice it is the same: a double has more than twice the digits.
+        Template::Float(op) => Lane::Single(doubles(op, x.into(), y.into(), 0.0) as f32),
         Template::Fused => Lane::Single(x.mul_add(y, z)),
         Template::Extreme(_) if x.is_nan() || y.is_nan() => Lane::Handler,
         Template::Extreme(of) => word(extreme(of, a, b)),
+        Template::ExtremeOf(of, float) => {
+            let [x, y] = if float == Float::Half { [wide_a, wide_b].map(value_of_half) } else { [p, q] };
+            let first = match of {
+                _ if x.is_nan() || y.is_nan() => return Lane::Handler,
+                // Of zeros, the negative one is the smaller.
+                Extreme::Least => x < y || x == y && x.is_sign_negative(),
+                Extreme::Most => x > y || x == y && x.is_sign_positive(),
+            };
+            let value = if first { x } else { y };
+            if float == Float::Half { Lane::Half(value) } else { Lane::Double(value) }
+        }
         Template::Extremes(..) | Template::Median if [x, y, z].iter().any(|x| x.is_nan()) => Lane::Handler,
         Template::Extremes(first, second) => word(extreme(second, extreme(first, a, b), c)),
         Template::Median => {
@@ -172,9 +180,31 @@ fn plain(template: Template, [wide_a, wide_b, wide_c]: [u64; 3]) -> Lane {
             word(extreme(Extreme::Most, least, extreme(Extreme::Least, most, c)))
         }
         // Exact in doubles, and rounded once.
-        Template::Scale => {
+        Template::Scale(Float::Single) => {
             let power = 2f64.powi(b.cast_signed().clamp(-400, 400));
             Lane::Single((f64::from(x) * power) as f32)
+        }
+        Template::Scale(Float::Half) => {
+            let power = 2f64.powi((b as u16).cast_signed().clamp(-100, 100).into());
+            of_half(value_of_half(wide_a) * power)
+        }
+        // In two steps, the first of which is exact for normal results.
+        Template::Scale(Float::Double) if p.is_normal() && b.cast_signed().unsigned_abs() < 1000 => {
+            let scaled = p * 2f64.powi(b.cast_signed());
+            if scaled.is_normal() { Lane::Double(scaled) } else { Lane::Handler }
+        }
+        Template::Scale(Float::Double) => Lane::Handler,
+        Template::Unary(unary, Float::Half) => match one(unary, value_of_half(wide_a), 11) {
+            One::Float(value) => of_half(value),
+            One::Integer(value) => Lane::Bits((value as u16).into()),
+        },
+        Template::Unary(unary, float) => {
+            let (value, digits) = if float == Float::Single { (f64::from(x), 24) } else { (p, 53) };
+            match one(unary, value, digits) {
+                One::Integer(value) => word(value.cast_unsigned()),
+                One::Float(value) if float == Float::Single => Lane::Single(value as f32),
+                One::Float(value) => Lane::Double(value),
+            }
         }
         Template::DivideFixup => {
             let apart = (b >> 23 & 0xff).cast_signed() - (c >> 23 & 0xff).cast_signed();
@@ -230,8 +260,48 @@ fn plain(template: Template, [wide_a, wide_b, wide_c]: [u64; 3]) -> Lane {
         | Template::SingleToHalf
         | Template::SinglesToHalves
         | Template::Reciprocal
+        | Template::DoubleRoot(_)
         | Template::Curve(Curve::Root | Curve::ReciprocalRoot | Curve::PowerOfTwo) => Lane::Handler,
     }
+}
+
+/// Result of a function of one float.
+enum One {
+    Float(f64),
+    Integer(i32),
+}
+
+/// A function of one float with so many digits.
+fn one(unary: Unary, value: f64, digits: i32) -> One {
+    let parts = || {
+        let (mut mantissa, mut exponent) = (value, 0);
+        if value != 0.0 && value.is_finite() {
+            while mantissa.abs() >= 1.0 {
+                (mantissa, exponent) = (mantissa / 2.0, exponent + 1);
+            }
+            while mantissa.abs() < 0.5 {
+                (mantissa, exponent) = (mantissa * 2.0, exponent - 1);
+            }
+        }
+        (mantissa, exponent)
+    };
+    match unary {
+        Unary::Round(Rounding::Nearest) => One::Float(value.round_ties_even()),
+        Unary::Round(Rounding::Down) => One::Float(value.floor()),
+        Unary::Round(Rounding::Up) => One::Float(value.ceil()),
+        Unary::Round(Rounding::ToZero) => One::Float(value.trunc()),
+        Unary::Fraction if value.is_finite() => {
+            One::Float((value - value.floor()).min(1.0 - 2f64.powi(-digits)))
+        }
+        Unary::Fraction => One::Float(f64::NAN),
+        Unary::Mantissa => One::Float(parts().0),
+        Unary::Exponent => One::Integer(parts().1),
+    }
+}
+
+/// A half of a value, which is rounded once.
+fn of_half(value: f64) -> Lane {
+    if value.is_nan() { Lane::Handler } else { Lane::Half(rounded_to_half(value)) }
 }
 
 /// Value of a half of IEEE 754.

@@ -1,33 +1,21 @@
 //! Operations on both halves of registers.
 
 use super::recipe::Recipe;
-use super::template::{Arithmetic, of_halves};
+use super::template::{Arithmetic, Two, of_halves};
 use crate::exec::di::{Di, Kind, flag};
 use crate::exec::vector::vop3p::high;
 use crate::inst::Op;
 
-/// A function of two integers of 16 bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Words {
-    Add,
-    Subtract,
-    Multiply,
-    MinUnsigned,
-    MaxUnsigned,
-    MinSigned,
-    MaxSigned,
-}
-
 /// The operation on whole 16-bit integers side by side, if compiled code does it.
-pub(crate) fn of_words(op: Op) -> Option<Words> {
+pub(crate) fn of_words(op: Op) -> Option<Two> {
     Some(match op {
-        Op::V_PK_ADD_U16 | Op::V_PK_ADD_I16 => Words::Add,
-        Op::V_PK_SUB_U16 | Op::V_PK_SUB_I16 => Words::Subtract,
-        Op::V_PK_MUL_LO_U16 => Words::Multiply,
-        Op::V_PK_MIN_U16 => Words::MinUnsigned,
-        Op::V_PK_MAX_U16 => Words::MaxUnsigned,
-        Op::V_PK_MIN_I16 => Words::MinSigned,
-        Op::V_PK_MAX_I16 => Words::MaxSigned,
+        Op::V_PK_ADD_U16 | Op::V_PK_ADD_I16 => Two::Add,
+        Op::V_PK_SUB_U16 | Op::V_PK_SUB_I16 => Two::Subtract,
+        Op::V_PK_MUL_LO_U16 => Two::Multiply,
+        Op::V_PK_MIN_U16 => Two::MinUnsigned,
+        Op::V_PK_MAX_U16 => Two::MaxUnsigned,
+        Op::V_PK_MIN_I16 => Two::MinSigned,
+        Op::V_PK_MAX_I16 => Two::MaxSigned,
         _ => return None,
     })
 }
@@ -37,7 +25,7 @@ pub(crate) fn of_words(op: Op) -> Option<Words> {
 pub(crate) enum Packed {
     Halves(Arithmetic),
     /// Low halves of low ones and high halves of high ones, of registers.
-    Words(Words),
+    Words(Two),
     Recipe(Recipe),
 }
 

@@ -4,6 +4,9 @@ use crate::exec::di::{Di, Kind};
 use crate::exec::form::Form;
 use crate::exec::vector::lane::lane_of_row;
 
+/// The numbers of ones of all nibbles, one in each byte.
+pub(crate) const ONES: [u32; 4] = [0x0201_0100, 0x0302_0201, 0x0302_0201, 0x0403_0302];
+
 /// Sixteen lanes that come from sixteen lanes.
 pub(crate) struct Sixteen {
     /// Number of the sixteen that they come from.
@@ -56,9 +59,8 @@ pub(crate) fn has(form: Form, d: &Di, halves: u32) -> bool {
         }
         Form::Swizzle => from_row,
         Form::PermuteRow { .. } => from_row && selected(d, false, 0).is_some(),
-        Form::CountBelow { .. } => constant(d, 0).is_some(),
-        Form::ReadLane => from_row && constant(d, 1).is_some(),
-        Form::ReadFirstLane => from_row,
+        Form::CountBelow { .. } | Form::WriteLane => true,
+        Form::ReadLane | Form::ReadFirstLane => from_row,
         _ => false,
     }
 }

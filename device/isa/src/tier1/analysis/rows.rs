@@ -10,11 +10,14 @@ use crate::exec::form::Form;
 pub(crate) fn written(form: Form, d: &Di, halves: u32) -> Vec<u32> {
     let registers = match form {
         Form::Pair(..) => return vec![d.dst, d.dst2],
+        Form::Swap => return [d.dst, d.src[0].value].into_iter().flat_map(|row| row..row + halves).collect(),
         Form::Vector(_) if template(form, d).is_some_and(Template::makes_pair) => 2,
         Form::Carry(_) if is_wide(form, d) => 2,
         Form::Vector(_)
         | Form::Carry(_)
         | Form::Select
+        | Form::SelectHalf
+        | Form::WriteLane
         | Form::Saturating(_)
         | Form::Packed(_)
         | Form::Mixed(_)
@@ -87,7 +90,7 @@ pub(crate) fn rows(form: Form, d: &Di, halves: u32) -> Vec<u32> {
             source(0, registers);
             source(1, registers);
         }
-        Form::Select | Form::BackwardPermute => {
+        Form::Select | Form::SelectHalf | Form::BackwardPermute => {
             source(0, 1);
             source(1, 1);
         }
@@ -129,8 +132,13 @@ pub(crate) fn rows(form: Form, d: &Di, halves: u32) -> Vec<u32> {
         Form::Permute(_) | Form::Swizzle | Form::PermuteRow { .. } | Form::ReadLane | Form::ReadFirstLane => {
             source(0, 1);
         }
-        Form::CountBelow { .. } => source(1, 1),
+        Form::CountBelow { .. } => {
+            source(0, 1);
+            source(1, 1);
+        }
         Form::Keep
+        | Form::Swap
+        | Form::WriteLane
         | Form::Call
         | Form::ExecMask { .. }
         | Form::RestoreExec

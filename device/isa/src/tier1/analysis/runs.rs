@@ -26,7 +26,7 @@ pub(crate) fn scalars_of(form: Form, d: &Di) -> (Vec<u32>, Vec<u32>) {
     let (mut splats, mut masks) = (Vec::new(), Vec::new());
     let sources = if let Form::Pair(..) = form { 2 } else { 3 };
     for (n, source) in d.src[..sources].iter().enumerate().filter(|(_, source)| source.kind == Kind::Scalar) {
-        if form == Form::Select && n == 2 {
+        if matches!(form, Form::Select | Form::SelectHalf) && n == 2 {
             masks.push(source.value);
             continue;
         }

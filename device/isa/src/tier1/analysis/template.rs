@@ -1,5 +1,6 @@
 //! Operations that compiled code does itself, and their templates.
 
+use super::floats::{Float, Unary, unary};
 use super::recipe::Recipe;
 pub(crate) use super::rows::{rows, written};
 use crate::exec::di::{Di, Kind, Source};
@@ -7,7 +8,7 @@ use crate::exec::form::Form;
 use crate::exec::vector::cmp::Operands;
 use crate::inst::Op;
 
-/// A function of two numbers of 32 bits that back ends have an instruction for.
+/// A function of two integers that back ends have an instruction for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Two {
     And,
@@ -21,9 +22,6 @@ pub(crate) enum Two {
     MaxUnsigned,
     MinSigned,
     MaxSigned,
-    /// Of singles, rounded once.
-    AddSingles,
-    MultiplySingles,
 }
 
 /// A shift of 32 bits.
@@ -65,7 +63,15 @@ pub(crate) enum Curve {
     PowerOfTwo,
 }
 
-/// An operation on halves or on doubles.
+/// A function of doubles that has a template.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DoubleRoot {
+    Reciprocal,
+    ReciprocalRoot,
+    Root,
+}
+
+/// An operation on floats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arithmetic {
     Add,
@@ -80,6 +86,17 @@ pub(crate) enum Arithmetic {
 impl Arithmetic {
     pub(crate) fn arity(self) -> usize {
         if self == Arithmetic::Fused { 3 } else { 2 }
+    }
+
+    /// Returns sources whose sum a difference is: a NaN that is subtracted has the other sign.
+    pub(crate) fn signed(self, sources: &[Source; 3]) -> [Source; 3] {
+        let mut sources = *sources;
+        match self {
+            Arithmetic::Subtract => sources[1].neg = !sources[1].neg,
+            Arithmetic::ReverseSubtract => sources[0].neg = !sources[0].neg,
+            Arithmetic::Add | Arithmetic::Multiply | Arithmetic::Fused => {}
+        }
+        sources
     }
 }
 
@@ -110,6 +127,19 @@ pub(crate) fn of_doubles(op: Op) -> Option<Arithmetic> {
     })
 }
 
+/// The minimum or maximum of halves or doubles, if compiled code does it.
+fn extreme_of(op: Op) -> Option<Template> {
+    use Extreme::{Least, Most};
+    let (of, float) = match op {
+        Op::V_MIN_F16 | Op::V_MIN_NUM_F16 | Op::V_MINIMUM_F16 => (Least, Float::Half),
+        Op::V_MAX_F16 | Op::V_MAX_NUM_F16 | Op::V_MAXIMUM_F16 => (Most, Float::Half),
+        Op::V_MIN_F64 | Op::V_MIN_NUM_F64 | Op::V_MINIMUM_F64 => (Least, Float::Double),
+        Op::V_MAX_F64 | Op::V_MAX_NUM_F64 | Op::V_MAXIMUM_F64 => (Most, Float::Double),
+        _ => return None,
+    };
+    Some(Template::ExtremeOf(of, float))
+}
+
 /// Two minima or maxima of singles, the second one of the first one's result.
 fn extremes(op: Op) -> Option<Template> {
     use Extreme::{Least, Most};
@@ -132,12 +162,8 @@ pub(crate) enum Template {
     Two(Two),
     /// `op(b, a)`.
     Swapped(Two),
-    /// `op(a, b)` of singles.
-    Float(Two),
-    /// `a - b` of singles, the sum with `-b`.
-    Subtract,
-    /// `b - a` of singles, the sum with `-a`.
-    ReverseSubtract,
+    /// An operation on two singles.
+    Float(Arithmetic),
     /// `a * b + c` of singles, rounded once.
     Fused,
     /// The smaller or larger of two singles: what a comparison chooses, and what zeros of both signs become.
@@ -192,11 +218,16 @@ pub(crate) enum Template {
     Extremes(Extreme, Extreme),
     /// The single in the middle.
     Median,
-    /// A single scaled by a power of two, an integer.
-    Scale,
+    /// A float scaled by a power of two, an integer.
+    Scale(Float),
+    Unary(Unary, Float),
     /// `v_div_fixup_f32`, whose unusual numbers are left to the handler, and that of doubles.
     DivideFixup,
     DivideFixupDoubles,
+    /// The smaller or larger of two halves or doubles; NaNs are left to the handler.
+    ExtremeOf(Extreme, Float),
+    /// A function of doubles, of which unusual ones are left to the handler.
+    DoubleRoot(DoubleRoot),
     ToDouble(Whole),
     DoubleToSingle,
 }
@@ -217,21 +248,22 @@ impl Template {
             | Template::ToDouble(_)
             | Template::DoubleToSingle
             | Template::Reciprocal
+            | Template::Unary(..)
+            | Template::DoubleRoot(_)
             | Template::Curve(_) => 1,
             Template::Halves(arithmetic) | Template::Doubles(arithmetic) => arithmetic.arity(),
             Template::Recipe(recipe) => recipe.arity(),
             Template::Two(_)
             | Template::Swapped(_)
             | Template::Float(_)
-            | Template::Subtract
-            | Template::ReverseSubtract
             | Template::Extreme(_)
             | Template::Shift(..)
             | Template::Multiply24
             | Template::MultiplyHigh
             | Template::MultiplyHighSigned
             | Template::ShiftPair
-            | Template::Scale
+            | Template::Scale(_)
+            | Template::ExtremeOf(..)
             | Template::SinglesToHalves => 2,
             _ => 3,
         }
@@ -243,7 +275,11 @@ impl Template {
             Template::Doubles(_)
             | Template::MovePair
             | Template::DoubleToSingle
+            | Template::Unary(_, Float::Double)
+            | Template::DoubleRoot(_)
+            | Template::ExtremeOf(_, Float::Double)
             | Template::DivideFixupDoubles => true,
+            Template::Scale(Float::Double) => n == 0,
             Template::ShiftAddPair => n != 1,
             Template::ShiftPair => n == 1,
             Template::Recipe(recipe) => recipe.takes_pair(n),
@@ -259,29 +295,25 @@ impl Template {
             | Template::ShiftAddPair
             | Template::ShiftPair
             | Template::ToDouble(_)
+            | Template::Scale(Float::Double)
+            | Template::DoubleRoot(_)
+            | Template::ExtremeOf(_, Float::Double)
             | Template::DivideFixupDoubles => true,
+            Template::Unary(unary, Float::Double) => unary != Unary::Exponent,
             Template::Recipe(recipe) => recipe.makes_pair(),
             _ => false,
         }
     }
 
-    /// Returns true if `neg` and `abs` of its sources mean something.
-    pub(crate) fn is_float(self) -> bool {
+    /// Returns true if its result is half of a register, in which the other half stays.
+    pub(super) fn makes_half(self) -> bool {
         matches!(
             self,
-            Template::Float(_)
-                | Template::Subtract
-                | Template::ReverseSubtract
-                | Template::Fused
-                | Template::Extreme(_)
-                | Template::ToUnsigned
-                | Template::ToSigned
-                | Template::Reciprocal
-                | Template::Curve(_)
-                | Template::Extremes(..)
-                | Template::Median
-                | Template::Scale
-                | Template::DivideFixup
+            Template::Halves(_)
+                | Template::SingleToHalf
+                | Template::Unary(_, Float::Half)
+                | Template::ExtremeOf(_, Float::Half)
+                | Template::Scale(Float::Half)
         )
     }
 
@@ -295,6 +327,8 @@ impl Template {
                 | Template::Median
                 | Template::DivideFixup
                 | Template::DivideFixupDoubles
+                | Template::DoubleRoot(_)
+                | Template::ExtremeOf(..)
         )
     }
 }
@@ -327,12 +361,12 @@ pub(crate) fn template(form: Form, d: &Di) -> Option<Template> {
 pub(crate) fn keeps(form: Form, d: &Di) -> bool {
     match form {
         Form::Vector(op) => match vector(op, d) {
-            Some(Template::Halves(_) | Template::SingleToHalf) => true,
             Some(Template::Recipe(recipe)) => recipe.keeps(),
+            Some(template) => template.makes_half(),
             _ => false,
         },
         Form::Saturating(op) => Recipe::saturating(op, d).is_some_and(Recipe::keeps),
-        Form::Pair(..) | Form::Keep | Form::Part => true,
+        Form::Pair(..) | Form::Keep | Form::Part | Form::SelectHalf | Form::Swap | Form::WriteLane => true,
         Form::Mixed(narrows) => narrows,
         _ => false,
     }
@@ -417,17 +451,22 @@ pub(crate) fn vector(op: Op, d: &Di) -> Option<Template> {
         Op::V_MUL_HI_I32 => Template::MultiplyHighSigned,
         Op::V_CVT_F32_I32 => Template::Convert(Integer::Signed),
         Op::V_CVT_F32_U32 => Template::Convert(Integer::Unsigned),
-        Op::V_ADD_F32 => Template::Float(Two::AddSingles),
-        Op::V_SUB_F32 => Template::Subtract,
-        Op::V_MUL_F32 => Template::Float(Two::MultiplySingles),
-        Op::V_SUBREV_F32 => Template::ReverseSubtract,
+        Op::V_ADD_F32 => Template::Float(Arithmetic::Add),
+        Op::V_SUB_F32 => Template::Float(Arithmetic::Subtract),
+        Op::V_MUL_F32 => Template::Float(Arithmetic::Multiply),
+        Op::V_SUBREV_F32 => Template::Float(Arithmetic::ReverseSubtract),
         Op::V_FMA_F32 | Op::V_FMAC_F32 | Op::V_FMAAK_F32 | Op::V_FMAMK_F32 => Template::Fused,
         Op::V_MIN_F32 | Op::V_MIN_NUM_F32 | Op::V_MINIMUM_F32 => Template::Extreme(Extreme::Least),
         Op::V_MAX_F32 | Op::V_MAX_NUM_F32 | Op::V_MAXIMUM_F32 => Template::Extreme(Extreme::Most),
         Op::V_MED3_F32 | Op::V_MED3_NUM_F32 => Template::Median,
-        Op::V_LDEXP_F32 => Template::Scale,
+        Op::V_LDEXP_F16 => Template::Scale(Float::Half),
+        Op::V_LDEXP_F32 => Template::Scale(Float::Single),
+        Op::V_LDEXP_F64 => Template::Scale(Float::Double),
         Op::V_DIV_FIXUP_F32 => Template::DivideFixup,
         Op::V_DIV_FIXUP_F64 => Template::DivideFixupDoubles,
+        Op::V_RCP_F64 => Template::DoubleRoot(DoubleRoot::Reciprocal),
+        Op::V_RSQ_F64 => Template::DoubleRoot(DoubleRoot::ReciprocalRoot),
+        Op::V_SQRT_F64 => Template::DoubleRoot(DoubleRoot::Root),
         Op::V_CVT_F64_I32 => Template::ToDouble(Whole::Signed),
         Op::V_CVT_F64_U32 => Template::ToDouble(Whole::Unsigned),
         Op::V_CVT_F64_F32 => Template::ToDouble(Whole::Single),
@@ -452,6 +491,8 @@ pub(crate) fn vector(op: Op, d: &Di) -> Option<Template> {
             return of_halves(op)
                 .map(Template::Halves)
                 .or_else(|| extremes(op))
+                .or_else(|| extreme_of(op))
+                .or_else(|| unary(op).map(|(unary, float)| Template::Unary(unary, float)))
                 .or_else(|| of_doubles(op).map(Template::Doubles))
                 .or_else(|| Recipe::of(op, d).map(Template::Recipe));
         }

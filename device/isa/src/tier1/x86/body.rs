@@ -225,6 +225,8 @@ impl Body<'_> {
             Form::Carry(op) => self.carry(op, d),
             Form::Compare(operands) => self.compare(operands, d),
             Form::Select => self.select(d),
+            Form::SelectHalf => self.select_half(d),
+            Form::Swap => self.swap(d),
             Form::Saturating(op) => self.saturating(op, d),
             Form::Packed(op) => self.packed(op, d),
             Form::Mixed(narrows) => self.mixed(narrows, d),
@@ -237,6 +239,7 @@ impl Body<'_> {
             Form::CountBelow { high } => self.count_below(high, d),
             Form::ReadLane => self.read_lane(d),
             Form::ReadFirstLane => self.read_first_lane(d),
+            Form::WriteLane => self.write_lane(d),
             Form::GlobalLoad(moves) | Form::FlatLoad(moves) | Form::BufferLoad(moves) => {
                 let plain = self.global_element(form, moves, d);
                 self.global_load(moves, &plain);

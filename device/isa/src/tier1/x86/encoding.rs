@@ -178,7 +178,28 @@ pub(in crate::tier1) const VFPCLASSPS: Evex = evex(3, 1, 0x66);
 pub(in crate::tier1) const VFPCLASSPD: Evex = VFPCLASSPS.wide();
 /// A single times two to the power of another one.
 pub(in crate::tier1) const VSCALEFPS: Evex = evex(2, 1, 0x2c);
+pub(in crate::tier1) const VSCALEFPD: Evex = VSCALEFPS.wide();
 pub(in crate::tier1) const VRNDSCALEPS: Evex = evex(3, 1, 0x08);
+pub(in crate::tier1) const VRNDSCALEPD: Evex = evex(3, 1, 0x09).wide();
+pub(in crate::tier1) const VSUBPD: Evex = evex(1, 1, 0x5c).wide();
+pub(in crate::tier1) const VMINPD: Evex = evex(1, 1, 0x5d).wide();
+pub(in crate::tier1) const VMAXPD: Evex = evex(1, 1, 0x5f).wide();
+pub(in crate::tier1) const VPADDQ: Evex = evex(1, 1, 0xd4).wide();
+pub(in crate::tier1) const VPSUBQ: Evex = evex(1, 1, 0xfb).wide();
+pub(in crate::tier1) const VPANDQ: Evex = VPANDD.wide();
+pub(in crate::tier1) const VPORQ: Evex = VPORD.wide();
+pub(in crate::tier1) const VMOVDQA64: Evex = VMOVDQA32.wide();
+pub(in crate::tier1) const VPCMPUQ: Evex = VPCMPUD.wide();
+pub(in crate::tier1) const VPTESTMQ: Evex = VPTESTMD.wide();
+/// Lanes without common bits.
+pub(in crate::tier1) const VPTESTNMQ: Evex = evex(2, 2, 0x27).wide();
+/// Both parts of floats, as floats.
+pub(in crate::tier1) const VGETMANTPS: Evex = evex(3, 1, 0x26);
+pub(in crate::tier1) const VGETMANTPD: Evex = VGETMANTPS.wide();
+pub(in crate::tier1) const VGETEXPPS: Evex = evex(2, 1, 0x42);
+pub(in crate::tier1) const VGETEXPPD: Evex = VGETEXPPS.wide();
+/// Eight doubles as integers of 32 bits, to the lower half of a register.
+pub(in crate::tier1) const VCVTTPD2DQ: Evex = evex(1, 1, 0xe6).wide();
 pub(in crate::tier1) const VPADDW: Evex = evex(1, 1, 0xfd);
 pub(in crate::tier1) const VPSUBW: Evex = evex(1, 1, 0xf9);
 pub(in crate::tier1) const VPMULLW: Evex = evex(1, 1, 0xd5);

@@ -1,7 +1,7 @@
 //! The instructions that operations of [templates](crate::tier1::analysis::template) are.
 
 use super::encoding::*;
-use crate::tier1::analysis::packed::Words;
+use crate::tier1::analysis::floats::Rounding;
 use crate::tier1::analysis::recipe::{Act, Elements};
 use crate::tier1::analysis::template::{Arithmetic, Extreme, Integer, Shift, Two};
 
@@ -17,8 +17,6 @@ pub(crate) fn two(op: Two) -> Evex {
         Two::MaxUnsigned => VPMAXUD,
         Two::MinSigned => VPMINSD,
         Two::MaxSigned => VPMAXSD,
-        Two::AddSingles => VADDPS,
-        Two::MultiplySingles => VMULPS,
     }
 }
 
@@ -66,15 +64,17 @@ pub(crate) fn integer(of: Integer) -> Evex {
     }
 }
 
-pub(crate) fn words(op: Words) -> Evex {
+/// The instruction on words side by side.
+pub(crate) fn words(op: Two) -> Evex {
     match op {
-        Words::Add => VPADDW,
-        Words::Subtract => VPSUBW,
-        Words::Multiply => VPMULLW,
-        Words::MinUnsigned => VPMINUW,
-        Words::MaxUnsigned => VPMAXUW,
-        Words::MinSigned => VPMINSW,
-        Words::MaxSigned => VPMAXSW,
+        Two::And | Two::Or | Two::Xor => two(op),
+        Two::Add => VPADDW,
+        Two::Subtract => VPSUBW,
+        Two::Multiply => VPMULLW,
+        Two::MinUnsigned => VPMINUW,
+        Two::MaxUnsigned => VPMAXUW,
+        Two::MinSigned => VPMINSW,
+        Two::MaxSigned => VPMAXSW,
     }
 }
 
@@ -84,5 +84,15 @@ pub(crate) fn arithmetic(op: Arithmetic) -> (Evex, Evex) {
         Arithmetic::Multiply => (VMULPS, VMULPD),
         Arithmetic::Add | Arithmetic::Subtract | Arithmetic::ReverseSubtract => (VADDPS, VADDPD),
         Arithmetic::Fused => (VFMADD132PS, VFMADD132PD),
+    }
+}
+
+/// The constant of `vrndscaleps` and `vroundps`, by which no inexact result is told.
+pub(crate) fn rounding(how: Rounding) -> u8 {
+    8 | match how {
+        Rounding::Nearest => 0,
+        Rounding::Down => 1,
+        Rounding::Up => 2,
+        Rounding::ToZero => 3,
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::exec::di::{Di, Source};
 use crate::exec::vector::cmp::{EQUAL, GREATER, LESS, Operands, UNORDERED};
+use crate::tier1::analysis::classes::{Range, asked, ranges};
 use crate::tier1::x86::asm::Zmm;
 use crate::tier1::x86::avx512::masks::float_predicate;
 use crate::tier1::x86::body::SIGN;
@@ -26,6 +27,15 @@ impl Pass<'_> {
                 let b = self.operand(&d.src[1], true, t1);
                 self.a.vex(VCMPPS.by(float_predicate(d.aux)), t2, a, b);
                 return self.write_mask(d.dst, t2);
+            }
+            Operands::F16 => {
+                self.half_source(&d.src[0], t0);
+                self.half_source(&d.src[1], t1);
+                self.a.vex(VCMPPS.by(float_predicate(d.aux)), t2, t0, t1);
+                return self.write_mask(d.dst, t2);
+            }
+            Operands::ClassF16 | Operands::ClassF32 | Operands::ClassF64 => {
+                return self.compare_class(operands, d);
             }
             Operands::F64 => return self.compare_doubles(d),
             Operands::U64 | Operands::I64 => return self.compare_pairs(operands == Operands::I64, d),
@@ -71,6 +81,41 @@ impl Pass<'_> {
         }
         if inverts {
             self.invert(t2);
+        }
+        self.write_mask(d.dst, t2);
+    }
+
+    /// A class of floats: ranges of bits, of a double those of a number that is of the same class.
+    fn compare_class(&mut self, operands: Operands, d: &Di) {
+        let [t0, t1, t2, t3] = T;
+        let source = &d.src[0];
+        let (a, mantissa, bits) = match operands {
+            Operands::ClassF16 => {
+                self.half_bits(source, t0);
+                (t0, 10, 16)
+            }
+            Operands::ClassF32 => (self.register(source, true, t0), 23, 32),
+            _ => {
+                // The high word, with a one where there are any in the low one.
+                let [low, high] = self.wide(source);
+                self.a.vex(VPCMPEQD, t1, low, constant(0));
+                self.a.vex(VPANDN, t1, t1, constant(1));
+                self.a.vex(VPORD, t0, t1, high);
+                if source.abs {
+                    self.a.vex(VPANDD, t0, t0, constant(!SIGN));
+                }
+                if source.neg {
+                    self.a.vex(VPXORD, t0, t0, constant(SIGN));
+                }
+                (t0, 20, 32)
+            }
+        };
+        self.a.vex(VPXORD, t2, t2, t2);
+        for Range { first, last } in ranges(asked(d).unwrap_or_default(), mantissa, bits) {
+            self.a.vex(VPSUBD, t1, a, constant(first));
+            self.a.vex(VPMINUD, t3, t1, constant(last - first));
+            self.a.vex(VPCMPEQD, t3, t3, t1);
+            self.a.vex(VPORD, t2, t2, t3);
         }
         self.write_mask(d.dst, t2);
     }

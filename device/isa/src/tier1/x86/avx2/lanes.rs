@@ -26,6 +26,11 @@ impl Pass<'_> {
             Template::MovePair => self.move_pair(d),
             Template::ShiftAddPair => self.shift_add_pair(d),
             Template::Doubles(arithmetic) => self.of_doubles(arithmetic, d),
+            Template::Halves(arithmetic) => self.of_halves(arithmetic, d),
+            Template::HalfToSingle => self.half_to_single(d),
+            Template::SingleToHalf => self.single_to_half(d),
+            Template::SinglesToHalves => self.singles_to_halves(d),
+            Template::Unary(unary, float) => self.unary(unary, float, d),
             Template::ToDouble(from) => self.make_doubles(from, d),
             Template::DoubleToSingle => self.make_singles(d),
             Template::Recipe(recipe) => self.recipe(recipe, d),
@@ -59,7 +64,6 @@ impl Pass<'_> {
     /// An operation's result, in `at` or else in a register for its row; temporaries 0 to 2 are used, and 3 if `at` does not say so.
     fn lanes(&mut self, template: Template, d: &Di, at: Option<Zmm>) -> Zmm {
         let [t0, t1, t2, _] = T;
-        let float = template.is_float();
         let [x, y, z] = &d.src;
         // The place is made after the sources are loaded: it may be that of one of them.
         let place = |pass: &mut Self| at.unwrap_or_else(|| pass.result(d.dst));
@@ -96,29 +100,27 @@ impl Pass<'_> {
                 self.a.vex(opcodes::integer(op), to, ZERO, a);
                 return to;
             }
-            Template::Two(op) | Template::Float(op) => {
-                let a = self.register(x, float, t0);
-                let b = self.operand(y, float, t1);
+            Template::Two(op) => {
+                let a = self.register(x, false, t0);
+                let b = self.operand(y, false, t1);
                 let to = place(self);
                 self.a.vex(opcodes::two(op), to, a, b);
                 return to;
             }
-            Template::Swapped(op) => {
-                let b = self.register(y, float, t1);
-                let a = self.operand(x, float, t0);
+            Template::Float(op) => {
+                // Of several NaNs the first is the result.
+                let sources = op.signed(&d.src);
+                let a = self.register(&sources[0], true, t0);
+                let b = self.operand(&sources[1], true, t1);
                 let to = place(self);
-                self.a.vex(opcodes::two(op), to, b, a);
+                self.a.vex(opcodes::arithmetic(op).0, to, a, b);
                 return to;
             }
-            Template::Subtract | Template::ReverseSubtract => {
-                // A NaN that is subtracted has the other sign, and one of `a` comes first.
-                let mut sources = [*x, *y];
-                let negated = &mut sources[usize::from(template == Template::Subtract)];
-                negated.neg = !negated.neg;
-                let a = self.register(&sources[0], float, t0);
-                let b = self.operand(&sources[1], float, t1);
+            Template::Swapped(op) => {
+                let b = self.register(y, false, t1);
+                let a = self.operand(x, false, t0);
                 let to = place(self);
-                self.a.vex(VADDPS, to, a, b);
+                self.a.vex(opcodes::two(op), to, b, a);
                 return to;
             }
             Template::Fused => return self.fused(d, at),

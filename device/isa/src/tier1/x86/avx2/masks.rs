@@ -1,6 +1,6 @@
 //! Operations that write or read masks of lanes: comparisons, selects, carries.
 
-use crate::exec::di::{Di, Kind};
+use crate::exec::di::{Di, Kind, flag};
 use crate::inst::Op;
 use crate::registers::slot;
 use crate::tier1::analysis::template::{is_product, takes_carry};
@@ -43,6 +43,26 @@ impl Pass<'_> {
         let to = self.result(d.dst);
         self.blend(to, a, b, mask);
         self.finish(d.dst, to);
+    }
+
+    /// `v_cndmask_b16`.
+    pub(super) fn select_half(&mut self, d: &Di) {
+        let [t0, t1, _, _] = T;
+        self.half_bits(&d.src[0], t0);
+        self.half_bits(&d.src[1], t1);
+        let mask = self.load(Key::Mask(d.src[2].value));
+        self.blend(t0, t0, t1, mask);
+        self.put_halves(d.dst, t0, d.flags & flag::DST_HIGH != 0);
+    }
+
+    /// `v_swap_b32`.
+    pub(super) fn swap(&mut self, d: &Di) {
+        let rows = [d.dst, d.src[0].value];
+        let [a, b] = rows.map(|row| self.row(row));
+        self.put(T[0], a);
+        self.put(T[1], b);
+        self.finish(rows[0], T[1]);
+        self.finish(rows[1], T[0]);
     }
 
     /// A sum, difference or product with carry.

@@ -9,6 +9,7 @@ mod cache;
 mod compare;
 mod doubles;
 mod elements;
+mod halves;
 mod lanes;
 mod lds;
 mod masks;

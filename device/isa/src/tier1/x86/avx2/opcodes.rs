@@ -14,6 +14,10 @@ pub(super) const VPMULUDQ_VEX: Evex = Evex { wide: false, ..VPMULUDQ };
 pub(super) const VPBROADCASTQ_VEX: Evex = Evex { wide: false, ..VPBROADCASTQ };
 /// Of quarters of a register; its width is part of the opcode.
 pub(super) const VPERMPD: Evex = Evex { wide: true, ..evex(3, 1, 0x01) };
+pub(super) const VROUNDPS: Evex = evex(3, 1, 0x08);
+pub(super) const VROUNDPD: Evex = evex(3, 1, 0x09);
+/// Dwords as words, within each half of a register.
+pub(super) const VPACKUSDW: Evex = evex(2, 1, 0x2b);
 pub(super) const VSHUFPS: Evex = evex(1, 0, 0xc6);
 pub(super) const VUNPCKLPS: Evex = evex(1, 0, 0x14);
 pub(super) const VUNPCKHPS: Evex = evex(1, 0, 0x15);

@@ -2,16 +2,15 @@
 
 use crate::exec::di::{Di, Kind, Source};
 use crate::exec::form::Form;
-use crate::exec::vector::cmp::Operands;
 use crate::exec::vector::lane::lanes_below;
 use crate::inst::Op;
-use crate::tier1::analysis::packed::{Packed, packed};
+use crate::tier1::analysis::floats::Unary;
+use crate::tier1::analysis::permuted::ONES;
 use crate::tier1::analysis::recipe::Recipe;
 use crate::tier1::analysis::runs::Run;
 use crate::tier1::analysis::template::{self, Template};
 use crate::tier1::scalar;
-use crate::tier1::x86::asm::At;
-use crate::tier1::x86::asm::{Assembler, Condition, Gpr, Integer, Label, Operand, Zmm};
+use crate::tier1::x86::asm::{Assembler, At, Condition, Element, Gpr, Integer, Label, Operand, Zmm};
 use crate::tier1::x86::avx512::masks::UNORDERED;
 use crate::tier1::x86::avx512::rows::ROWS;
 use crate::tier1::x86::body::{Body, EXEC, SIGN, WAVE, scalar as scalar_at};
@@ -36,7 +35,7 @@ pub(crate) fn has(form: Form, d: &Di, masked: bool) -> bool {
     match form {
         form if is_shared(form) => true,
         form if form.is_memory() => super::memory::has(form, d, masked),
-        Form::ReadLane => true,
+        Form::ReadLane | Form::WriteLane => true,
         Form::ReadFirstLane | Form::CountBelow { .. } => !masked,
         form => is_of_lanes(form, d),
     }
@@ -68,25 +67,19 @@ pub(super) fn is_of_lanes(form: Form, d: &Di) -> bool {
         Form::Vector(op) => template::vector(op, d).is_some_and(|template| {
             !matches!(
                 template,
-                Template::Halves(_)
-                    | Template::HalfToSingle
-                    | Template::SingleToHalf
-                    | Template::SinglesToHalves
-                    | Template::Curve(_)
+                Template::Curve(_)
                     | Template::Extremes(..)
                     | Template::Median
-                    | Template::Scale
+                    | Template::Scale(_)
+                    | Template::Unary(Unary::Mantissa | Unary::Exponent, _)
                     | Template::DivideFixup
                     | Template::DivideFixupDoubles
+                    | Template::DoubleRoot(_)
+                    | Template::ExtremeOf(..)
             ) && !treats_nans_otherwise(op)
         }),
-        Form::Pair(..) | Form::Select | Form::Saturating(_) | Form::Keep | Form::Part => true,
-        Form::Packed(op) => !matches!(packed(op, d), None | Some(Packed::Halves(_))),
         Form::Carry(op) => !template::is_division(op),
-        Form::Compare(operands) => {
-            !matches!(operands, Operands::F16 | Operands::ClassF32 | Operands::ClassF64)
-        }
-        _ => false,
+        form => form.is_arithmetic(),
     }
 }
 
@@ -124,8 +117,10 @@ impl Body<'_> {
             // Its passes may not be apart.
             form if is_of_lanes(form, d) => self.by_handler(),
             form if !has(form, d, self.masked) => self.by_handler(),
+            Form::ReadLane if d.src[1].kind == Kind::Scalar => self.any_lane_as_scalar(d),
             Form::ReadLane => self.lane_as_scalar(d, d.src[1].value & (self.halves * 32 - 1)),
             Form::ReadFirstLane => self.lane_as_scalar(d, 0),
+            Form::WriteLane => self.scalar_as_lane(d),
             Form::CountBelow { high } => self.bits_below(high, d),
             form => self.memory(form, d),
         }
@@ -137,7 +132,64 @@ impl Body<'_> {
         self.a.store(false, scalar_at(d.dst), Gpr::Rax);
     }
 
-    /// `v_mbcnt_lo_u32_b32` and `v_mbcnt_hi_u32_b32` of a constant.
+    /// The lane of a row that a scalar register says, whose number is left in `Rcx`.
+    fn any_lane(&mut self, number: u32, row: u32) -> Element {
+        self.a.load(Integer::Mov, false, Gpr::Rcx, scalar_at(number));
+        self.a.immediate(Integer::And, false, Gpr::Rcx, self.halves * 32 - 1);
+        let At(base, displacement) = Self::eight(row, 0);
+        Element { base, index: Gpr::Rcx, scale: 2, displacement }
+    }
+
+    fn any_lane_as_scalar(&mut self, d: &Di) {
+        let at = self.any_lane(d.src[1].value, d.src[0].value);
+        self.a.load_element(Integer::Mov, false, Gpr::Rax, at);
+        self.a.store(false, scalar_at(d.dst), Gpr::Rax);
+    }
+
+    /// `v_writelane_b32`.
+    fn scalar_as_lane(&mut self, d: &Di) {
+        let [value, lane, _] = &d.src;
+        if value.kind == Kind::Scalar {
+            self.a.load(Integer::Mov, false, Gpr::Rax, scalar_at(value.value));
+        } else {
+            self.a.immediate(Integer::Mov, false, Gpr::Rax, value.value);
+        }
+        if lane.kind == Kind::Scalar {
+            let at = self.any_lane(lane.value, d.dst);
+            return self.a.change_element(Integer::Mov, false, at, Gpr::Rax);
+        }
+        let At(base, displacement) = Self::eight(d.dst, 0);
+        let lane = lane.value & (self.halves * 32 - 1);
+        self.a.store(false, At(base, displacement + lane as i32 * 4), Gpr::Rax);
+    }
+
+    /// The numbers of ones of a mask among the bits below each of eight lanes; temporaries 0, 2 and 3 are used.
+    fn ones_below(&mut self, mask: &Source, eight: i32, below: [u32; 8]) -> Operand {
+        if !matches!(mask.kind, Kind::Vector | Kind::Scalar) {
+            return Operand::Eight(below.map(|below| (mask.value & below).count_ones()));
+        }
+        let (ones, low, table) = (Zmm(0), Zmm(2), Zmm(3));
+        if mask.kind == Kind::Vector {
+            self.a.vex(VMOVUPS_LOAD, ones, Zmm(0), Operand::Memory(Self::eight(mask.value, eight)));
+        } else {
+            self.a.vex(VPBROADCASTD, ones, Zmm(0), Operand::Splat(scalar_at(mask.value)));
+        }
+        self.a.vex(VPANDD, ones, ones, Operand::Eight(below));
+        let nibbles = constant(0x0f0f_0f0f);
+        self.a.vex(VMOVUPS_LOAD, table, Zmm(0), Operand::Eight(core::array::from_fn(|n| ONES[n & 3])));
+        self.a.vex(VPANDD, low, ones, nibbles);
+        self.a.vex(VPSHUFB, low, table, low);
+        self.a.vex_shift(VPSRLD.by(4), ones, ones);
+        self.a.vex(VPANDD, ones, ones, nibbles);
+        self.a.vex(VPSHUFB, ones, table, ones);
+        self.a.vex(VPADDD, ones, ones, low);
+        // The highest byte of the product is the sum of all.
+        self.a.vex(VPMULLD, ones, ones, constant(0x0101_0101));
+        self.a.vex_shift(VPSRLD.by(24), ones, ones);
+        ones.into()
+    }
+
+    /// `v_mbcnt_lo_u32_b32` and `v_mbcnt_hi_u32_b32`.
     fn bits_below(&mut self, high: bool, d: &Di) {
         let added = &d.src[1];
         if added.kind == Kind::Scalar {
@@ -151,10 +203,9 @@ impl Body<'_> {
                 let from = Operand::Memory(Self::eight(added.value, eight));
                 self.a.vex(VMOVUPS_LOAD, Zmm(1), Zmm(0), from);
             }
-            let counts = core::array::from_fn(|lane| {
-                (d.src[0].value & lanes_below(high, eight as u32 * 8 + lane as u32)).count_ones()
-            });
-            self.a.vex(VPADDD, Zmm(0), Zmm(1), Operand::Eight(counts));
+            let below = core::array::from_fn(|lane| lanes_below(high, eight as u32 * 8 + lane as u32));
+            let counts = self.ones_below(&d.src[0], eight, below);
+            self.a.vex(VPADDD, Zmm(0), Zmm(1), counts);
             let to = Operand::Memory(Self::eight(d.dst, eight));
             self.a.vex(VMOVUPS_STORE, Zmm(0), Zmm(0), to);
         }
@@ -296,6 +347,9 @@ impl<'a> Pass<'a> {
             Form::Carry(op) => self.carry(op, d),
             Form::Compare(operands) => self.compare(operands, d),
             Form::Select => self.select(d),
+            Form::SelectHalf => self.select_half(d),
+            Form::Swap => self.swap(d),
+            Form::Mixed(narrows) => self.mixed(narrows, d),
             Form::Saturating(op) => self.saturating(op, d),
             Form::Packed(op) => self.packed(op, d),
             Form::Keep => self.keep(d),

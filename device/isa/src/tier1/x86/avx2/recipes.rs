@@ -33,7 +33,8 @@ impl Pass<'_> {
                 self.finish(d.dst, to);
             }
             Some(Packed::Recipe(recipe)) => self.recipe(recipe, d),
-            _ => unreachable!("only operations with a template"),
+            Some(Packed::Halves(arithmetic)) => self.both_halves(arithmetic, d),
+            None => unreachable!("only operations with a template"),
         }
     }
 

@@ -47,7 +47,8 @@ fn others(form: Form, d: &Di, uses: &[Key]) -> usize {
         }
         Form::Carry(_) => (3, template::is_wide(form, d)),
         Form::Compare(_) => (2, template::is_wide(form, d)),
-        Form::Select | Form::Pair(..) => (2, false),
+        Form::Select | Form::SelectHalf | Form::Pair(..) => (2, false),
+        Form::Packed(_) | Form::Mixed(_) => (3, false),
         _ => (0, false),
     };
     let of_uses = uses.iter().filter(|key| !matches!(key, Key::Row(_))).count();

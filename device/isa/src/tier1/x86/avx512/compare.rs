@@ -3,7 +3,7 @@
 use super::masks::{DIFFERENT, SAME, float_predicate, integer_predicate};
 use crate::exec::di::{Di, Source};
 use crate::exec::vector::cmp::{EQUAL, GREATER, LESS, Operands};
-use crate::tier1::analysis::classes::{Classes, classes};
+use crate::tier1::analysis::classes::{Classes, Range, asked, classes, ranges};
 use crate::tier1::x86::asm::{K0, Mask, Operand, Zmm};
 use crate::tier1::x86::body::{Body, scalar};
 use crate::tier1::x86::encoding::*;
@@ -62,9 +62,15 @@ impl Body<'_> {
                 self.half_source(&d.src[1], half, chunk, t1);
                 self.a.compare(VCMPPS.by(float_predicate(d.aux)), to, t0, t1, exec);
             }
+            Operands::ClassF16 => {
+                self.half_bits(&d.src[0], (half, chunk), t0);
+                self.compare_ranges(&ranges(asked(d).unwrap_or_default(), 10, 16), t0, (to, exec));
+            }
             Operands::ClassF32 => {
                 let Some(Classes { bits, inverted }) = classes(d) else {
-                    unreachable!("only classes it has")
+                    let a = self.register(&d.src[0], true, half, chunk, t0);
+                    let ranges = ranges(asked(d).unwrap_or_default(), 23, 32);
+                    return self.compare_ranges(&ranges, a, (to, exec));
                 };
                 let a = self.register(&d.src[0], true, half, chunk, t0);
                 self.a.compare(VFPCLASSPS.by(bits), to, Zmm(0), a, exec);
@@ -77,7 +83,15 @@ impl Body<'_> {
             }
             Operands::ClassF64 => {
                 let Some(Classes { bits, inverted }) = classes(d) else {
-                    unreachable!("only classes it has")
+                    // The high word, with a one where there are any in the low one: of the same class.
+                    let high = self.high_word(&d.src[0], (half, chunk), t0);
+                    self.put(t0, high, K0);
+                    let (low, _) = self.wide(&d.src[0], half, chunk);
+                    let low = self.reach(t1, low);
+                    self.a.compare(VPTESTMD, to, low, low, K0);
+                    self.a.masked(VPORD, t0, t0, Operand::Constant(1), to);
+                    let ranges = ranges(asked(d).unwrap_or_default(), 20, 32);
+                    return self.compare_ranges(&ranges, t0, (to, exec));
                 };
                 for (eight, to) in [(0, to), (1, K0)] {
                     self.double_source(&d.src[0], (half, chunk, eight), t0);
@@ -106,6 +120,23 @@ impl Body<'_> {
                 let a = self.register(&d.src[0], float, half, chunk, t0);
                 let b = self.operand(&d.src[1], float, half, chunk, t1);
                 self.a.compare(op, to, a, b, exec);
+            }
+        }
+    }
+
+    /// Numbers within one of some ranges, to a mask; mask 0 and temporary 1 are used.
+    fn compare_ranges(&mut self, ranges: &[Range], a: Zmm, (to, exec): (Mask, Mask)) {
+        let t1 = Zmm(1);
+        if ranges.is_empty() {
+            return self.a.compare(VPCMPUD.by(integer_predicate(0)), to, a, a, exec);
+        }
+        let at_most = VPCMPUD.by(integer_predicate(LESS | EQUAL));
+        for (n, &Range { first, last }) in ranges.iter().enumerate() {
+            self.a.evex(VPSUBD, t1, a, Operand::Constant(first));
+            let one = if n == 0 { to } else { K0 };
+            self.a.compare(at_most, one, t1, Operand::Constant(last - first), exec);
+            if n > 0 {
+                self.a.mask(KORW, to, to, one);
             }
         }
     }

@@ -2,23 +2,19 @@
 //!
 //! Exponents are in the high words, which decide alone whether numbers are usual. Everything else is left to the handler.
 
-use super::guarded::AT_LEAST;
+use super::guarded::{AT_LEAST, Limits};
 use crate::exec::di::{Di, Kind, Source};
-use crate::inst::Op;
-use crate::registers::slot;
-use crate::tier1::analysis::template::{Arithmetic, Whole};
-use crate::tier1::x86::asm::{Condition, Gpr, Integer, K0, Mask, Operand, Zmm};
-use crate::tier1::x86::body::{Body, EXEC, SCRATCH, SIGN, scalar};
+use crate::tier1::analysis::template::Whole;
+use crate::tier1::x86::asm::{K0, Mask, Operand, Zmm};
+use crate::tier1::x86::body::{Body, Cold, SCRATCH, SIGN};
 use crate::tier1::x86::encoding::*;
 
 /// The exponent's bits of a high word, and its unit.
 const EXPONENT: u32 = 0x7ff0_0000;
 const ONE: u32 = 1 << 20;
 
-/// Exponents for which `v_div_scale_f64` changes nothing: of the denominator less, of the numerator more, and apart less.
-const LARGE: u32 = 2045 * ONE;
-const TINY: u32 = 53 * ONE;
-const FAR: u32 = 768 * ONE;
+/// See [`Limits`].
+const LIMITS: Limits = Limits { large: 2045 * ONE, tiny: 53 * ONE, far: 768 * ONE, one: ONE };
 
 /// Quotients are zeros if the exponents of their numbers are further apart than that.
 const FURTHEST: u32 = 1075 * ONE;
@@ -26,11 +22,11 @@ const FURTHEST: u32 = 1075 * ONE;
 const GREATER: u8 = 6;
 
 /// Sixteen lanes.
-type Lanes = (u32, u8);
+pub(super) type Lanes = (u32, u8);
 
 impl Body<'_> {
     /// Loads both rows of the first `count` sources.
-    fn load_pairs(&mut self, d: &Di, count: usize, half: u32) {
+    pub(super) fn load_pairs(&mut self, d: &Di, count: usize, half: u32) {
         for source in d.src[..count].iter().filter(|source| source.kind == Kind::Vector) {
             self.load_row(source.value + half);
             self.load_row(source.value + self.halves + half);
@@ -38,7 +34,7 @@ impl Body<'_> {
     }
 
     /// The high words of a source, with its sign, in a temporary or a row's register.
-    fn high_word(&mut self, source: &Source, (half, chunk): Lanes, to: Zmm) -> Zmm {
+    pub(super) fn high_word(&mut self, source: &Source, (half, chunk): Lanes, to: Zmm) -> Zmm {
         let (_, high) = self.wide(source, half, chunk);
         let mut from = self.reach(to, high);
         for (is_so, op, constant) in [(source.abs, VPANDD, !SIGN), (source.neg, VPXORD, SIGN)] {
@@ -59,47 +55,35 @@ impl Body<'_> {
         self.leave_for(first, VPCMPUD.by(AT_LEAST), t3, Operand::Constant(EXPONENT - ONE), exec);
     }
 
-    /// A step of a division that has a mask.
-    pub(super) fn division_of_doubles(&mut self, op: Op, d: &Di) {
-        if op == Op::V_DIV_SCALE_F64 {
-            return self.scale_doubles(d);
-        }
-        // Where no quotient is to be scaled back.
-        let wide = self.halves == 2;
-        let cold = self.leave();
-        self.a.load(Integer::Mov, wide, Gpr::Rax, scalar(d.imm));
-        self.a.load(Integer::And, wide, Gpr::Rax, scalar(EXEC));
-        self.a.jump_if(Condition::NotEqual, cold.entry);
-        for half in self.parts() {
-            self.rows.unlock();
-            self.of_doubles(Arithmetic::Fused, d, half);
-        }
-        self.come_back(cold);
-    }
-
-    /// `v_div_scale_f64` of usual numbers that need no scaling.
-    fn scale_doubles(&mut self, d: &Di) {
-        let (t0, t1, t2) = (Zmm(0), Zmm(1), Zmm(2));
+    /// Looks at all lanes of some sources, and leaves the element to the handler if `unusual` has collected one.
+    pub(super) fn leave_unusual(
+        &mut self,
+        d: &Di,
+        sources: usize,
+        unusual: impl Fn(&mut Self, &mut bool, Lanes),
+    ) -> Cold {
         let [any, _] = SCRATCH;
         let mut first = true;
         for half in self.parts() {
             self.rows.unlock();
-            self.load_pairs(d, 3, half);
+            self.load_pairs(d, sources, half);
             for chunk in self.chunks() {
-                let (lanes, exec) = ((half, chunk), self.exec(half, chunk));
-                for (n, t) in [(0, t0), (1, t1), (2, t2)] {
-                    self.exponents(&mut first, &d.src[n], lanes, t);
-                }
-                self.leave_for(&mut first, VPCMPUD.by(AT_LEAST), t1, Operand::Constant(LARGE), exec);
-                // Less than the numerator's least, which is one more than what is tiny.
-                self.a.evex(VPSUBD, t0, t2, Operand::Constant(TINY + ONE));
-                self.leave_for(&mut first, VPCMPUD.by(AT_LEAST), t0, Operand::Constant(SIGN), exec);
-                self.a.evex(VPSUBD, t1, t1, t2);
-                self.a.evex(VPADDD, t1, t1, Operand::Constant(FAR - ONE));
-                self.leave_for(&mut first, VPCMPUD.by(AT_LEAST), t1, Operand::Constant(2 * FAR - ONE), exec);
+                unusual(self, &mut first, (half, chunk));
             }
         }
-        let cold = self.leave_if_any(any, any);
+        self.leave_if_any(any, any)
+    }
+
+    /// `v_div_scale_f64` of usual numbers that need no scaling.
+    pub(super) fn scale_doubles(&mut self, d: &Di) {
+        let (t0, t1, t2) = (Zmm(0), Zmm(1), Zmm(2));
+        let cold = self.leave_unusual(d, 3, |body, first, lanes| {
+            for (n, t) in [(0, t0), (1, t1), (2, t2)] {
+                body.exponents(first, &d.src[n], lanes, t);
+            }
+            let exec = body.exec(lanes.0, lanes.1);
+            body.leave_for_scaled(first, &LIMITS, exec);
+        });
         for half in self.parts() {
             self.rows.unlock();
             self.load_pairs(d, 1, half);
@@ -115,35 +99,23 @@ impl Body<'_> {
                 self.put(to_high.chunk(chunk), t1, mask);
             }
         }
-        if d.dst2 != slot::DUMP as u32 {
-            // No quotient is to be scaled back.
-            self.a.immediate(Integer::Mov, true, Gpr::Rax, 0);
-            self.a.store(self.halves == 2, scalar(d.dst2), Gpr::Rax);
-        }
-        self.come_back(cold);
+        self.end_unscaled(d, cold);
     }
 
     /// `v_div_fixup_f64` of usual numbers and a quotient that is finite: the quotient with the right sign.
     pub(super) fn fix_up_doubles(&mut self, d: &Di) {
         let (t0, t1, t2) = (Zmm(0), Zmm(1), Zmm(2));
-        let [any, _] = SCRATCH;
-        let mut first = true;
-        for half in self.parts() {
-            self.rows.unlock();
-            self.load_pairs(d, 3, half);
-            for chunk in self.chunks() {
-                let (lanes, exec) = ((half, chunk), self.exec(half, chunk));
-                let quotient = self.high_word(&d.src[0], lanes, t0);
-                self.a.evex(VPANDD, t0, quotient, Operand::Constant(EXPONENT));
-                self.leave_for(&mut first, VPCMPUD.by(AT_LEAST), t0, Operand::Constant(EXPONENT), exec);
-                for (n, t) in [(1, t1), (2, t2)] {
-                    self.exponents(&mut first, &d.src[n], lanes, t);
-                }
-                self.a.evex(VPSUBD, t1, t1, t2);
-                self.leave_for(&mut first, VPCMPD.by(GREATER), t1, Operand::Constant(FURTHEST), exec);
+        let cold = self.leave_unusual(d, 3, |body, first, lanes| {
+            let exec = body.exec(lanes.0, lanes.1);
+            let quotient = body.high_word(&d.src[0], lanes, t0);
+            body.a.evex(VPANDD, t0, quotient, Operand::Constant(EXPONENT));
+            body.leave_for(first, VPCMPUD.by(AT_LEAST), t0, Operand::Constant(EXPONENT), exec);
+            for (n, t) in [(1, t1), (2, t2)] {
+                body.exponents(first, &d.src[n], lanes, t);
             }
-        }
-        let cold = self.leave_if_any(any, any);
+            body.a.evex(VPSUBD, t1, t1, t2);
+            body.leave_for(first, VPCMPD.by(GREATER), t1, Operand::Constant(FURTHEST), exec);
+        });
         for half in self.parts() {
             self.rows.unlock();
             self.load_pairs(d, 3, half);

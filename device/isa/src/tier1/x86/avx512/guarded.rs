@@ -4,7 +4,7 @@ use super::masks::{EQUAL, GREATER, UNORDERED};
 use crate::exec::di::Di;
 use crate::inst::Op;
 use crate::registers::slot;
-use crate::tier1::analysis::template::Extreme;
+use crate::tier1::analysis::template::{Arithmetic, Extreme};
 use crate::tier1::x86::asm::{Condition, Gpr, Integer, K0, Mask, Operand, Zmm};
 use crate::tier1::x86::body::{Body, Cold, EXEC, SCRATCH, SIGN, scalar};
 use crate::tier1::x86::encoding::*;
@@ -25,10 +25,15 @@ pub(super) const AT_LEAST: u8 = 5;
 /// Quotients are zeros if the exponents of their numbers are further apart than that.
 const FURTHEST: u32 = 150 * ONE;
 
-/// Exponents for which `v_div_scale_f32` changes nothing: of the denominator less, of the numerator more, and apart less.
-const LARGE: u32 = 253 * ONE;
-const TINY: u32 = 24 * ONE;
-const FAR: u32 = 96 * ONE;
+/// Exponents for which `v_div_scale_*` changes nothing: of the denominator less, of the numerator more, and apart less; and their unit.
+pub(super) struct Limits {
+    pub(super) large: u32,
+    pub(super) tiny: u32,
+    pub(super) far: u32,
+    pub(super) one: u32,
+}
+
+const LIMITS: Limits = Limits { large: 253 * ONE, tiny: 24 * ONE, far: 96 * ONE, one: ONE };
 
 impl Body<'_> {
     /// Adds lanes to those that are left to the handler.
@@ -54,7 +59,7 @@ impl Body<'_> {
     }
 
     /// The smaller or larger of two, of zeros of both signs the right one; mask 5 is used.
-    fn choose(&mut self, (op, zeros): Choice, to: Zmm, a: Zmm, b: Operand) {
+    pub(super) fn choose(&mut self, (op, zeros): Choice, to: Zmm, a: Zmm, b: Operand) {
         let [k, _] = SCRATCH;
         self.a.compare(VCMPPS.by(EQUAL), k, a, b, K0);
         self.a.evex(op, to, a, b);
@@ -170,8 +175,9 @@ impl Body<'_> {
     pub(crate) fn division(&mut self, op: Op, d: &Di) {
         match op {
             Op::V_DIV_SCALE_F32 => self.divide_scale(d),
-            Op::V_DIV_FMAS_F32 => self.divide_fmas(d),
-            op => self.division_of_doubles(op, d),
+            Op::V_DIV_SCALE_F64 => self.scale_doubles(d),
+            Op::V_DIV_FMAS_F32 => self.sum_unscaled(d, |body, half| body.fused_row(d, half)),
+            _ => self.sum_unscaled(d, |body, half| body.of_doubles(Arithmetic::Fused, d, half)),
         }
     }
 
@@ -192,13 +198,7 @@ impl Body<'_> {
                     self.leave_for_classes(&mut first, NOT_NORMAL, number, exec);
                     self.a.evex(VPANDD, t, number, Operand::Constant(INFINITY));
                 }
-                self.leave_for(&mut first, VPCMPUD.by(AT_LEAST), t1, Operand::Constant(LARGE), exec);
-                // Less than the numerator's least, which is one more than what is tiny.
-                self.a.evex(VPSUBD, t0, t2, Operand::Constant(TINY + ONE));
-                self.leave_for(&mut first, VPCMPUD.by(AT_LEAST), t0, Operand::Constant(SIGN), exec);
-                self.a.evex(VPSUBD, t1, t1, t2);
-                self.a.evex(VPADDD, t1, t1, Operand::Constant(FAR - ONE));
-                self.leave_for(&mut first, VPCMPUD.by(AT_LEAST), t1, Operand::Constant(2 * FAR - ONE), exec);
+                self.leave_for_scaled(&mut first, &LIMITS, exec);
             }
         }
         let cold = self.leave_if_any(any, any);
@@ -212,6 +212,24 @@ impl Body<'_> {
                 self.put(to.chunk(chunk), number, mask);
             }
         }
+        self.end_unscaled(d, cold);
+    }
+
+    /// Leaves lanes to the handler whose numbers `v_div_scale_*` may scale: exponents of the denominator and the numerator are in temporaries
+    /// 1 and 2; 0 and 1 are used.
+    pub(super) fn leave_for_scaled(&mut self, first: &mut bool, of: &Limits, exec: Mask) {
+        let (t0, t1, t2) = (Zmm(0), Zmm(1), Zmm(2));
+        self.leave_for(first, VPCMPUD.by(AT_LEAST), t1, Operand::Constant(of.large), exec);
+        // Less than the numerator's least, which is one more than what is tiny.
+        self.a.evex(VPSUBD, t0, t2, Operand::Constant(of.tiny + of.one));
+        self.leave_for(first, VPCMPUD.by(AT_LEAST), t0, Operand::Constant(SIGN), exec);
+        self.a.evex(VPSUBD, t1, t1, t2);
+        self.a.evex(VPADDD, t1, t1, Operand::Constant(of.far - of.one));
+        self.leave_for(first, VPCMPUD.by(AT_LEAST), t1, Operand::Constant(2 * of.far - of.one), exec);
+    }
+
+    /// The end of `v_div_scale_*` of numbers that need no scaling.
+    pub(super) fn end_unscaled(&mut self, d: &Di, cold: Cold) {
         if d.dst2 != slot::DUMP as u32 {
             // No quotient is to be scaled back.
             self.a.immediate(Integer::Mov, true, Gpr::Rax, 0);
@@ -220,8 +238,8 @@ impl Body<'_> {
         self.come_back(cold);
     }
 
-    /// `v_div_fmas_f32` where no quotient is to be scaled back.
-    fn divide_fmas(&mut self, d: &Di) {
+    /// The fused sum of `v_div_fmas_*` where no quotient is to be scaled back, by `sum` for each half.
+    pub(super) fn sum_unscaled(&mut self, d: &Di, sum: impl Fn(&mut Self, u32)) {
         let wide = self.halves == 2;
         let cold = self.leave();
         self.a.load(Integer::Mov, wide, Gpr::Rax, scalar(d.imm));
@@ -229,7 +247,7 @@ impl Body<'_> {
         self.a.jump_if(Condition::NotEqual, cold.entry);
         for half in self.parts() {
             self.rows.unlock();
-            self.fused_row(d, half);
+            sum(self, half);
         }
         self.come_back(cold);
     }

@@ -9,8 +9,8 @@ use crate::exec::di::{Di, Kind, Source, flag};
 use crate::exec::vector::vop3p::high;
 use crate::inst::Op;
 use crate::tier1::analysis::elements::steps;
-use crate::tier1::analysis::packed::{Packed, Words, packed};
-use crate::tier1::analysis::template::Arithmetic;
+use crate::tier1::analysis::packed::{Packed, packed};
+use crate::tier1::analysis::template::{Arithmetic, Two};
 use crate::tier1::x86::asm::{K0, Mask, Operand, Zmm};
 use crate::tier1::x86::body::{Body, SCRATCH, SIGN, scalar};
 use crate::tier1::x86::encoding::*;
@@ -46,6 +46,21 @@ impl Body<'_> {
         self.signs(source, to);
     }
 
+    /// A half of a source, with its sign and zeros above it.
+    pub(super) fn half_bits(&mut self, source: &Source, (half, chunk): (u32, u8), to: Zmm) {
+        let from = self.register(&Source { neg: false, abs: false, ..*source }, false, half, chunk, to);
+        if source.high {
+            self.a.shift(VPSRLD.by(16), to, from, K0);
+        }
+        let kept = if source.abs { 0x7fff } else { 0xffff };
+        if source.abs || !source.high {
+            self.a.evex(VPANDD, to, if source.high { to } else { from }, Operand::Constant(kept));
+        }
+        if source.neg {
+            self.a.evex(VPXORD, to, to, Operand::Constant(0x8000));
+        }
+    }
+
     /// Applies `neg` and `abs` to singles.
     fn signs(&mut self, source: &Source, value: Zmm) {
         if source.abs {
@@ -58,7 +73,7 @@ impl Body<'_> {
 
     /// Halves in the low halves of words from the singles of a temporary, rounded as `rounding` says: 0 to nearest even, 3
     /// towards zero.
-    fn narrow(&mut self, value: Zmm, rounding: u8) {
+    pub(super) fn narrow(&mut self, value: Zmm, rounding: u8) {
         self.a.evex(VCVTPS2PH.by(rounding), value, Zmm(0), value);
         self.a.evex(VPMOVZXWD, value, Zmm(0), value);
     }
@@ -66,13 +81,7 @@ impl Body<'_> {
     /// An operation on halves to halves in temporary 0; 1 and 2 are used.
     fn half_arithmetic(&mut self, arithmetic: Arithmetic, sources: &[Source; 3], half: u32, chunk: u8) {
         let (t0, t1, t2) = (Zmm(0), Zmm(1), Zmm(2));
-        let mut sources = *sources;
-        // A NaN that is subtracted has the other sign.
-        match arithmetic {
-            Arithmetic::Subtract => sources[1].neg = !sources[1].neg,
-            Arithmetic::ReverseSubtract => sources[0].neg = !sources[0].neg,
-            Arithmetic::Add | Arithmetic::Multiply | Arithmetic::Fused => {}
-        }
+        let sources = arithmetic.signed(sources);
         self.half_source(&sources[0], half, chunk, t0);
         self.half_source(&sources[1], half, chunk, t1);
         match arithmetic {
@@ -107,7 +116,7 @@ impl Body<'_> {
     }
 
     /// Puts halves in low halves of words into the low or the high halves of a row.
-    fn put_halves(&mut self, to: Zmm, value: Zmm, high: bool, mask: Mask) {
+    pub(super) fn put_halves(&mut self, to: Zmm, value: Zmm, high: bool, mask: Mask) {
         let either = 0xec;
         if high {
             self.a.shift(VPSLLD.by(16), value, value, K0);
@@ -117,7 +126,7 @@ impl Body<'_> {
     }
 
     /// Defines a row of halves whose other halves stay.
-    fn define_half(&mut self, row: u32) -> super::rows::Pair {
+    pub(super) fn define_half(&mut self, row: u32) -> super::rows::Pair {
         self.load_row(row);
         self.define(row)
     }
@@ -129,7 +138,7 @@ impl Body<'_> {
         for chunk in self.chunks() {
             self.half_arithmetic(arithmetic, &d.src, half, chunk);
             let mask = self.exec(half, chunk);
-            self.put_halves(to.chunk(chunk), Zmm(0), false, mask);
+            self.put_halves(to.chunk(chunk), Zmm(0), d.flags & flag::DST_HIGH != 0, mask);
         }
     }
 
@@ -153,7 +162,7 @@ impl Body<'_> {
             self.put(Zmm(0), value, K0);
             self.narrow(Zmm(0), 0);
             let mask = self.exec(half, chunk);
-            self.put_halves(to.chunk(chunk), Zmm(0), false, mask);
+            self.put_halves(to.chunk(chunk), Zmm(0), d.flags & flag::DST_HIGH != 0, mask);
         }
     }
 
@@ -184,7 +193,7 @@ impl Body<'_> {
     }
 
     /// An operation on words side by side.
-    fn words(&mut self, op: Words, d: &Di) {
+    fn words(&mut self, op: Two, d: &Di) {
         for part in self.parts() {
             self.load_sources(d, 2, part);
             let to = self.define(d.dst + part);

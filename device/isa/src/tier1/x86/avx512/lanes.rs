@@ -14,8 +14,11 @@ impl Body<'_> {
     /// A vector operation.
     pub(crate) fn vector(&mut self, op: Op, d: &Di) {
         let Some(template) = template::vector(op, d) else { unreachable!("only operations with a template") };
-        if template == Template::DivideFixupDoubles {
-            return self.fix_up_doubles(d);
+        match template {
+            Template::DivideFixupDoubles => return self.fix_up_doubles(d),
+            Template::DoubleRoot(of) => return self.double_roots(of, d),
+            Template::ExtremeOf(of, float) => return self.extreme_of(of, float, d),
+            _ => {}
         }
         let sources = &d.src[..template.arity()];
         let in_place = sources.iter().any(|source| source.kind == Kind::Vector && source.value == d.dst);
@@ -39,6 +42,8 @@ impl Body<'_> {
                 Template::ToDouble(from) => self.make_doubles(from, d, half),
                 Template::DoubleToSingle => self.make_singles(d, half),
                 Template::SinglesToHalves => self.singles_to_halves(d, half),
+                Template::Unary(unary, float) => self.unary(unary, float, d, half),
+                Template::Scale(float) => self.scale(float, d, half),
                 Template::Fused => self.fused_row(d, half),
                 Template::Curve(curve) => left.push(self.curve(curve, d, half)),
                 Template::Extremes(first, second) => {
@@ -71,7 +76,6 @@ impl Body<'_> {
     /// Sixteen lanes of an operation, to `to` where `mask` says.
     fn lanes(&mut self, template: Template, d: &Di, half: u32, chunk: u8, (to, mask): (Zmm, Mask)) {
         let (t0, t1, t2) = (Zmm(0), Zmm(1), Zmm(2));
-        let float = template.is_float();
         match template {
             Template::Move => match self.operand(&d.src[0], false, half, chunk, t0) {
                 Operand::Register(from) => self.put(to, from, mask),
@@ -85,24 +89,22 @@ impl Body<'_> {
                 let a = self.operand(&d.src[0], false, half, chunk, t0);
                 self.a.masked(opcodes::integer(op), to, Zmm(0), a, mask);
             }
-            Template::Two(op) | Template::Float(op) => {
-                let a = self.register(&d.src[0], float, half, chunk, t0);
-                let b = self.operand(&d.src[1], float, half, chunk, t1);
+            Template::Two(op) => {
+                let a = self.register(&d.src[0], false, half, chunk, t0);
+                let b = self.operand(&d.src[1], false, half, chunk, t1);
                 self.a.masked(opcodes::two(op), to, a, b, mask);
             }
-            Template::Swapped(op) => {
-                let b = self.register(&d.src[1], float, half, chunk, t1);
-                let a = self.operand(&d.src[0], float, half, chunk, t0);
-                self.a.masked(opcodes::two(op), to, b, a, mask);
+            Template::Float(op) => {
+                // Of several NaNs the first is the result.
+                let sources = op.signed(&d.src);
+                let a = self.register(&sources[0], true, half, chunk, t0);
+                let b = self.operand(&sources[1], true, half, chunk, t1);
+                self.a.masked(opcodes::arithmetic(op).0, to, a, b, mask);
             }
-            Template::Subtract | Template::ReverseSubtract => {
-                // A NaN that is subtracted has the other sign, and one of `a` comes first.
-                let mut sources = [d.src[0], d.src[1]];
-                let negated = &mut sources[usize::from(template == Template::Subtract)];
-                negated.neg = !negated.neg;
-                let a = self.register(&sources[0], float, half, chunk, t0);
-                let b = self.operand(&sources[1], float, half, chunk, t1);
-                self.a.masked(VADDPS, to, a, b, mask);
+            Template::Swapped(op) => {
+                let b = self.register(&d.src[1], false, half, chunk, t1);
+                let a = self.operand(&d.src[0], false, half, chunk, t0);
+                self.a.masked(opcodes::two(op), to, b, a, mask);
             }
             Template::Fused => {
                 let way = self.sums.way(d);
@@ -215,12 +217,6 @@ impl Body<'_> {
                 self.subtract_signs(d, half, chunk);
                 self.put(to, t1, mask);
             }
-            Template::Scale => {
-                let b = self.register(&d.src[1], float, half, chunk, t1);
-                self.a.evex(VCVTDQ2PS, t1, Zmm(0), b);
-                let a = self.register(&d.src[0], float, half, chunk, t0);
-                self.a.masked(VSCALEFPS, to, a, t1, mask);
-            }
             Template::ShiftPair
             | Template::Extreme(_)
             | Template::Extremes(..)
@@ -236,7 +232,11 @@ impl Body<'_> {
             | Template::ToDouble(_)
             | Template::DoubleToSingle
             | Template::DivideFixupDoubles
+            | Template::DoubleRoot(_)
+            | Template::ExtremeOf(..)
             | Template::Curve(_)
+            | Template::Unary(..)
+            | Template::Scale(_)
             | Template::Recipe(_) => unreachable!("done by halves"),
         }
     }

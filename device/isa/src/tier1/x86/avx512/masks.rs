@@ -1,6 +1,6 @@
 //! Operations that write or read masks of lanes: comparisons, selects, carries.
 
-use crate::exec::di::{Di, Kind, Source};
+use crate::exec::di::{Di, Kind, Source, flag};
 use crate::inst::Op;
 use crate::registers::slot;
 use crate::tier1::analysis::template::{is_division, is_product, takes_carry};
@@ -106,6 +106,42 @@ impl Body<'_> {
         }
         if is_kept {
             self.keep_mask(d.src[2].value);
+        }
+    }
+
+    /// `v_cndmask_b16`.
+    pub(crate) fn select_half(&mut self, d: &Di) {
+        let (t0, t1, k) = (Zmm(0), Zmm(1), SCRATCH[0]);
+        for half in self.parts() {
+            self.rows.unlock();
+            self.load_sources(d, 2, half);
+            self.load_row(d.dst + half);
+            let to = self.define(d.dst + half);
+            for chunk in self.chunks() {
+                self.a.mask_at(KMOVW, k, Self::word(d.src[2].value, half, chunk));
+                for (source, t) in d.src[..2].iter().zip([t0, t1]) {
+                    self.half_bits(source, (half, chunk), t);
+                }
+                self.a.masked(VPBLENDMD, t0, t0, t1, k);
+                let mask = self.exec(half, chunk);
+                self.put_halves(to.chunk(chunk), t0, d.flags & flag::DST_HIGH != 0, mask);
+            }
+        }
+    }
+
+    /// `v_swap_b32`.
+    pub(crate) fn swap(&mut self, d: &Di) {
+        for half in self.parts() {
+            self.rows.unlock();
+            let rows = [d.dst, d.src[0].value].map(|row| row + half);
+            rows.iter().for_each(|&row| _ = self.load_row(row));
+            let [a, b] = rows.map(|row| self.define(row));
+            for chunk in self.chunks() {
+                let mask = self.exec(half, chunk);
+                self.put(Zmm(0), a.chunk(chunk), K0);
+                self.put(a.chunk(chunk), b.chunk(chunk), mask);
+                self.put(b.chunk(chunk), Zmm(0), mask);
+            }
         }
     }
 

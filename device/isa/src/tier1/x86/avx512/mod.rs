@@ -3,7 +3,9 @@
 pub(in crate::tier1) mod compare;
 pub(in crate::tier1) mod curves;
 mod divisions;
+mod double_roots;
 pub(in crate::tier1) mod elements;
+mod extremes;
 pub(in crate::tier1) mod guarded;
 pub(in crate::tier1) mod half;
 pub(in crate::tier1) mod lanes;
@@ -18,3 +20,4 @@ pub(in crate::tier1) mod rows;
 pub(in crate::tier1) mod run_loads;
 pub(in crate::tier1) mod sixteens;
 pub(in crate::tier1) mod steps;
+mod unary;

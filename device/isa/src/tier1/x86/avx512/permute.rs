@@ -2,13 +2,15 @@
 
 use core::mem::offset_of;
 
+use super::masks::SAME;
 use super::rows::Pair;
 use crate::exec::di::{Di, Kind};
 use crate::exec::memory::ds::swizzled;
 use crate::exec::vector::dpp::{Control, fetches_inactive, has_bound_ctrl};
 use crate::exec::vector::lane::lanes_below;
-use crate::tier1::analysis::permuted::{Sixteen, selected};
-use crate::tier1::x86::asm::{At, Gpr, Integer, K0, Operand, Zmm};
+use crate::tier1::analysis::elements::steps;
+use crate::tier1::analysis::permuted::{ONES, Sixteen, constant, selected};
+use crate::tier1::x86::asm::{At, Gpr, Integer, K0, Mask, Operand, Zmm};
 use crate::tier1::x86::body::{Body, EXEC, SCRATCH, WAVE, scalar};
 use crate::tier1::x86::encoding::*;
 use crate::wave::Wave;
@@ -187,28 +189,53 @@ impl Body<'_> {
         }
     }
 
-    /// `v_mbcnt_lo_u32_b32` and `v_mbcnt_hi_u32_b32` of a constant.
+    /// `v_mbcnt_lo_u32_b32` and `v_mbcnt_hi_u32_b32`.
     pub(crate) fn count_below(&mut self, high: bool, d: &Di) {
+        let constant = constant(d, 0);
         for half in 0..self.halves {
             self.rows.unlock();
-            if d.src[1].kind == Kind::Vector {
-                self.load_row(d.src[1].value + half);
-            }
+            self.load_sources(d, 2, half);
             let to = self.define(d.dst + half);
             for chunk in 0..2 {
                 let first = half * 32 + u32::from(chunk) * 16;
-                let counts = core::array::from_fn(|lane| {
-                    (d.src[0].value & lanes_below(high, first + lane as u32)).count_ones()
-                });
+                let below = core::array::from_fn(|lane| lanes_below(high, first + lane as u32));
+                let counts = match constant {
+                    Some(mask) => Operand::Words(below.map(|below| (mask & below).count_ones())),
+                    None => {
+                        let mask = self.register(&d.src[0], false, half, chunk, Zmm(1));
+                        self.a.evex(VPANDD, Zmm(1), mask, Operand::Words(below));
+                        self.count_ones();
+                        Zmm(1).into()
+                    }
+                };
                 let added = self.register(&d.src[1], false, half, chunk, Zmm(0));
                 let exec = self.exec(half, chunk);
-                self.a.masked(VPADDD, to.chunk(chunk), added, Operand::Words(counts), exec);
+                self.a.masked(VPADDD, to.chunk(chunk), added, counts, exec);
             }
         }
     }
 
+    /// The numbers of ones in temporary 1, to itself; 2 and 3 are used.
+    fn count_ones(&mut self) {
+        let (ones, low, table) = (Zmm(1), Zmm(2), Zmm(3));
+        let nibbles = Operand::Constant(0x0f0f_0f0f);
+        self.a.evex(VMOVUPS_LOAD, table, Zmm(0), Operand::Words(core::array::from_fn(|n| ONES[n & 3])));
+        self.a.evex(VPANDD, low, ones, nibbles);
+        self.a.evex(VPSHUFB, low, table, low);
+        self.a.shift(VPSRLD.by(4), ones, ones, K0);
+        self.a.evex(VPANDD, ones, ones, nibbles);
+        self.a.evex(VPSHUFB, ones, table, ones);
+        self.a.evex(VPADDD, ones, ones, low);
+        // The highest byte of the product is the sum of all.
+        self.a.evex(VPMULLD, ones, ones, Operand::Constant(0x0101_0101));
+        self.a.shift(VPSRLD.by(24), ones, ones, K0);
+    }
+
     /// A lane as a scalar.
     pub(crate) fn read_lane(&mut self, d: &Di) {
+        if d.src[1].kind == Kind::Scalar {
+            return self.read_any_lane(d);
+        }
         let lane = d.src[1].value & (self.halves * 32 - 1);
         let row = self.load_row(d.src[0].value + lane / 32);
         let mut from = row.chunk((lane >> 4 & 1) as u8);
@@ -218,6 +245,53 @@ impl Body<'_> {
             from = Zmm(1);
         }
         self.put_scalar(from, d.dst);
+    }
+
+    /// The lane that a scalar register says.
+    fn read_any_lane(&mut self, d: &Di) {
+        let (number, result, upper) = (Zmm(0), Zmm(1), Zmm(2));
+        let rows = self.register_rows(d.src[0].value);
+        self.a.evex(VPBROADCASTD, number, Zmm(0), Operand::Splat(scalar(d.src[1].value)));
+        self.put(result, number, K0);
+        self.table(&rows, 0, result);
+        if self.halves == 2 {
+            self.put(upper, number, K0);
+            self.table(&rows, 1, upper);
+            self.a.compare(VPTESTMD, SCRATCH[0], number, Operand::Constant(32), K0);
+            self.put(result, upper, SCRATCH[0]);
+        }
+        self.put_scalar(result, d.dst);
+    }
+
+    /// A scalar as a lane, which may be inactive.
+    pub(crate) fn write_lane(&mut self, d: &Di) {
+        let value = match d.src[0].kind {
+            Kind::Scalar => Operand::Splat(scalar(d.src[0].value)),
+            _ => Operand::Constant(d.src[0].value),
+        };
+        let [these, _] = SCRATCH;
+        let last = self.halves * 32 - 1;
+        if let Some(lane) = constant(d, 1) {
+            let lane = lane & last;
+            self.load_row(d.dst + lane / 32);
+            let to = self.define(d.dst + lane / 32).chunk((lane >> 4 & 1) as u8);
+            self.a.immediate(Integer::Mov, false, Gpr::Rax, 1 << (lane & 15));
+            self.a.mask(KMOVW_FROM, these, Mask(0), Mask(Gpr::Rax as u8));
+            return self.a.masked(VPBROADCASTD, to, Zmm(0), value, these);
+        }
+        let number = Zmm(0);
+        self.a.evex(VPBROADCASTD, number, Zmm(0), Operand::Splat(scalar(d.src[1].value)));
+        self.a.evex(VPANDD, number, number, Operand::Constant(last));
+        for half in 0..self.halves {
+            self.rows.unlock();
+            self.load_row(d.dst + half);
+            let to = self.define(d.dst + half);
+            for chunk in 0..2 {
+                let lanes = steps(half * 32 + u32::from(chunk) * 16, 1);
+                self.a.compare(VPCMPUD.by(SAME), these, number, Operand::Words(lanes), K0);
+                self.a.masked(VPBROADCASTD, to.chunk(chunk), Zmm(0), value, these);
+            }
+        }
     }
 
     /// The first lane of all as a scalar.

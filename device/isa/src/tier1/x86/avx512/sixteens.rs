@@ -28,7 +28,7 @@ const LAST: Gpr = Gpr::R10;
 
 /// Returns true if the code of an element names the lanes that it is for, because it has masks of them.
 fn names_lanes(form: Form) -> bool {
-    matches!(form, Form::Compare(_) | Form::Select | Form::Carry(_))
+    matches!(form, Form::Compare(_) | Form::Select | Form::SelectHalf | Form::Carry(_))
 }
 
 /// The run from an element on, if one begins there that is worth it. Loads from LDS are in it if it is known beforehand where from.
