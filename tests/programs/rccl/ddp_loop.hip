@@ -9,8 +9,10 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -26,7 +28,8 @@ static const char USAGE[] =
     "  --ranks N        ranks, each on a GPU of its own [default: as many as there are GPUs]\n"
     "  --processes      a process for each rank, instead of a thread\n"
     "  --floats A,B,..  numbers in each bucket [default: 65536,16384,1000,25]\n"
-    "  --patience SECS  a run in which no rank goes on for so long is ended as stalled [default: 120]\n";
+    "  --patience SECS  a run that takes so long on all processors without any rank going on is ended as stalled:\n"
+    "                   what others take of the processors does not count, up to ten times as long [default: 120]\n";
 
 enum { MOST_RANKS = 64, STEPS_AT_ONCE = 16 };
 
@@ -34,6 +37,8 @@ enum { MOST_RANKS = 64, STEPS_AT_ONCE = 16 };
 struct Shared {
     ncclUniqueId id;
     std::atomic<int> has_id;
+    // Parts of the set-up of all ranks that are over.
+    std::atomic<int> set_up;
     // Ranks that have set up, and those whose replica is compared.
     std::atomic<int> ready, done;
     std::atomic<uint64_t> steps[MOST_RANKS], wrong[MOST_RANKS];
@@ -140,8 +145,11 @@ struct Trainer {
     void connect() {
         uint32_t first = 0;
         OK(hipMemsetAsync(gradients, 0, all_floats() * sizeof(float), reducing));
-        for (size_t i = 0; i < buckets.size(); first += uint32_t(buckets[i++])) reduce(i, first);
-        OK(hipStreamSynchronize(reducing));
+        for (size_t i = 0; i < buckets.size(); first += uint32_t(buckets[i++])) {
+            reduce(i, first);
+            OK(hipStreamSynchronize(reducing));
+            shared->set_up++;
+        }
         OK(hipStreamSynchronize(computing));
     }
 
@@ -190,11 +198,14 @@ static void run_rank(int rank) {
         OK(ncclGetUniqueId(&shared->id));
         shared->has_id = 1;
     }
+    shared->set_up++;
     while (!shared->has_id) usleep(100);
     ncclComm_t communicator;
     OK(ncclCommInitRank(&communicator, ranks, shared->id, rank));
+    shared->set_up++;
     {
         Trainer trainer(rank, communicator);
+        shared->set_up++;
         trainer.connect();
         shared->ready++;
         while (shared->ready < ranks) usleep(100);
@@ -225,33 +236,64 @@ static int count_gpus() {
 }
 
 static uint64_t progress() {
-    uint64_t all = uint64_t(shared->ready) + uint64_t(shared->done);
+    uint64_t all = uint64_t(shared->set_up) + uint64_t(shared->ready) + uint64_t(shared->done);
     for (int rank = 0; rank < ranks; rank++) all += shared->steps[rank];
     return all;
 }
 
-// Waits until all ranks are done. Says false if none goes on for too long, or a child has failed.
-static bool watch(unsigned patience, const std::vector<pid_t>& children) {
+// Seconds of processors that this process and its children have taken.
+static double processor_seconds(const std::vector<pid_t>& children) {
+    double sum = 0;
+    auto add = [&sum](clockid_t clock) {
+        timespec time;
+        if (clock_gettime(clock, &time) == 0) sum += double(time.tv_sec) + double(time.tv_nsec) * 1e-9;
+    };
+    add(CLOCK_PROCESS_CPUTIME_ID);
+    for (pid_t child : children) {
+        clockid_t clock;
+        if (clock_getcpuclockid(child, &clock) == 0) add(clock);
+    }
+    return sum;
+}
+
+// Waits until all ranks are done. Says false if none goes on for too long, or a child has failed. Too long is by the processors' time: a run
+// that others leave few processors goes on slowly, and has not stalled. One whose ranks all sleep takes none, and has a limit by the clock.
+static bool watch(unsigned patience, std::vector<pid_t> children) {
+    using Clock = std::chrono::steady_clock;
+    const bool has_children = !children.empty();
+    const double processors = double(std::max(1u, std::thread::hardware_concurrency()));
     uint64_t before = progress();
-    size_t running = children.size();
-    auto moved = std::chrono::steady_clock::now();
-    while (shared->done < ranks || running > 0) {
+    double taken = processor_seconds(children);
+    auto moved = Clock::now();
+    auto goes_on = [&] {
+        before = progress();
+        taken = processor_seconds(children);
+        moved = Clock::now();
+    };
+    while (shared->done < ranks || !children.empty()) {
         usleep(10000);
         int status = 0;
-        pid_t ended = children.empty() ? 0 : waitpid(-1, &status, WNOHANG);
+        pid_t ended = has_children ? waitpid(-1, &status, WNOHANG) : 0;
         if (ended > 0) {
-            running--;
             if (status != 0) {
                 fprintf(stderr, "ddp-loop: process %d ended with status %#x\n", ended, status);
                 return false;
             }
+            children.erase(std::remove(children.begin(), children.end(), ended), children.end());
+            // Its time is no longer in the sum.
+            goes_on();
         }
-        auto now = std::chrono::steady_clock::now();
         if (progress() != before) {
-            before = progress();
-            moved = now;
-        } else if (now - moved > std::chrono::seconds(patience)) {
-            fprintf(stderr, "ddp-loop: stalled: no rank has gone on for %u s; steps that are over:", patience);
+            goes_on();
+            continue;
+        }
+        double seconds = std::chrono::duration<double>(Clock::now() - moved).count();
+        // The clock first: most looks end here.
+        if (seconds < patience) continue;
+        double share = (processor_seconds(children) - taken) / processors;
+        if (share > patience || seconds > 10.0 * patience) {
+            fprintf(stderr, "ddp-loop: stalled: no rank has gone on for %.0f s, with %.0f s of %.0f processors; steps that are over:",
+                    seconds, share, processors);
             for (int rank = 0; rank < ranks; rank++) fprintf(stderr, " %lu", (unsigned long)shared->steps[rank].load());
             fprintf(stderr, "\n");
             return false;
