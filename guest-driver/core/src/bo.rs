@@ -40,6 +40,8 @@ pub(crate) struct Bo<O: Os> {
     pub(crate) flags: AllocFlags,
     /// Nodes it is mapped for, one bit each. It is in the page tables of each of them.
     pub(crate) mapped_on: NodeBits,
+    /// The caller's own memory is gone: the page tables have nothing there until a change brings it back.
+    pub(crate) lost: bool,
     /// Queues that use it; it stays mapped meanwhile.
     pub(crate) queues: u32,
     /// Last, so that what can be mapped goes after what was mapped.
@@ -54,7 +56,7 @@ impl<O: Os> Bo<O> {
         (va, size): (u64, u64),
         flags: AllocFlags,
     ) -> Self {
-        Self { node: node.index, kind, va, size, flags, mapped_on: 0, queues: 0, gem: None }
+        Self { node: node.index, kind, va, size, flags, mapped_on: 0, lost: false, queues: 0, gem: None }
     }
 
     /// Returns whether it is in the page tables.
@@ -87,6 +89,7 @@ impl<O: Os> Bo<O> {
     /// The bus address of page `page`, if it is in system memory.
     pub(crate) fn bus(&self, page: usize) -> Option<u64> {
         match &self.kind {
+            BoKind::User(_) if self.lost => None,
             BoKind::System(memory) if page < memory.pages().count() => Some(memory.pages().bus(page)),
             BoKind::User(memory) if page < memory.pin.count() => Some(memory.pin.bus(page)),
             BoKind::Imported(memory) => memory.bus(page),

@@ -24,7 +24,6 @@ use crate::os::{
 };
 use crate::process::{Process, State};
 use crate::process_device::ProcessNode;
-use crate::space::Space;
 
 /// Tells the process that the user range of a buffer object changed.
 struct Notifier<O: Os> {
@@ -191,6 +190,9 @@ fn user_memory_changed<O: Os>(process: &Process<O>, id: u32) {
 
 /// Puts a new pin in the place of `old`, or nothing; returns the new one if there is no such place any more.
 ///
+/// Memory that is gone stays mapped by name, and `old` goes on hearing of changes: once the program has memory there again, and may do with it
+/// what the GPU may, it is in the page tables (`update_invalid_user_pages`). Until then the GPU faults there.
+///
 /// The caller keeps `old`, so that no pin is dropped here, under the lock.
 fn replace_user_memory<O: Os>(
     process: &Process<O>,
@@ -209,23 +211,23 @@ fn replace_user_memory<O: Os>(
         // It was freed, and the id may be another one's.
         return renewed.ok();
     }
-    if !same && bo.unmap_everywhere(devices).is_err() {
+    if !same && !bo.lost && bo.unmap_everywhere(devices).is_err() {
         // The device may still use the old pages: they are left to it.
         core::mem::forget(old.clone());
     }
     match renewed {
         Ok(new) => {
             bo.kind = BoKind::User(new);
-            if !same && bo.map_everywhere(devices).is_err() {
+            let is_back = core::mem::take(&mut bo.lost);
+            if (is_back || !same) && bo.map_everywhere(devices).is_err() {
                 let _ = bo.unmap_everywhere(devices);
+                bo.lost = true;
             }
         }
         Err(error) => {
-            for (space, _) in devices.each().filter(|(_, nodes)| bo.mapped_on & nodes != 0) {
-                Space::release(&mut space.lock(), bo.va);
+            if core::mem::replace(&mut bo.lost, true) {
+                return None;
             }
-            bo.mapped_on = 0;
-            devices.forget(id);
             let line = format_args!(
                 "pasid {}: user memory at {:#x} is gone ({error}), unmapped from the GPU",
                 process.pasid, bo.va

@@ -145,13 +145,6 @@ impl<O: Os> ProcessDevices<O> {
         self.among(nodes, |part| part.stopped = true);
     }
 
-    /// Forgets a buffer object that is mapped on no node any more.
-    pub(crate) fn forget(&mut self, bo: u32) {
-        for part in &mut self.parts {
-            part.mapped.retain(|_, other| *other != bo);
-        }
-    }
-
     /// Returns the address in VMID 0 of the page that the scheduler of a device has about this process.
     pub(crate) fn context(&self, device: u32) -> Option<u64> {
         self.contexts.get(&device).map(KernelBuffer::gpu_address)

@@ -95,6 +95,8 @@ struct Table {
     entries: BTreeMap<u64, Entry>,
     /// Watchers, which hear of changes and hold no pin.
     watches: BTreeMap<u64, Entry>,
+    /// Pins that changes have taken from their owners, who go on hearing of changes: the memory may come back.
+    lost: BTreeMap<u64, Entry>,
     next: u64,
     /// Ranges about to change: no page of them may be pinned.
     going: Vec<(u64, u64)>,
@@ -257,6 +259,7 @@ impl Pins {
 
     fn unpin(&self, id: u64) {
         let mut table = lock(&self.table);
+        let lost = table.lost.remove(&id);
         if let Some(entry) = table.entries.remove(&id) {
             table.counts.change(entry.start, entry.end, |count| count - 1);
             self.observe_gaps(&table, &entry);
@@ -264,6 +267,9 @@ impl Pins {
                 log::error!(target: "kfd", "the device's memory map cannot be rebuilt");
             }
         }
+        drop(table);
+        // Without the lock: it may be the last reference to a notifier.
+        drop(lost);
     }
 
     fn observe_gaps(&self, table: &Table, entry: &Entry) {
@@ -272,7 +278,8 @@ impl Pins {
         }
     }
 
-    /// Runs `make`, which changes a range, after the owners of all pins in it have been notified.
+    /// Runs `make`, which changes a range, after the owners of all pins in it have been notified. Those whose pins it has taken are notified
+    /// once more: there may be other memory now, or the access that is left may be enough.
     pub(crate) fn change<R>(&self, change: &Change, make: impl FnOnce() -> R) -> R {
         let (start, end) = (change.start, change.end);
         lock(&self.table).going.push((start, end));
@@ -285,6 +292,8 @@ impl Pins {
         if let Some(place) = table.going.iter().position(|range| *range == (start, end)) {
             table.going.swap_remove(place);
         }
+        drop(table);
+        self.notify(change, |table| table.lost.values().collect());
         result
     }
 
@@ -296,13 +305,14 @@ impl Pins {
         self.forget(&mut lock(&self.table), &before);
     }
 
-    /// Takes pins out of the device's map, of those that are still there.
+    /// Takes pins out of the device's map, of those that are still there. Their owners go on hearing of changes.
     fn forget(&self, table: &mut Table, ids: &[u64]) {
         let mut any = false;
         for id in ids {
             if let Some(entry) = table.entries.remove(id) {
                 table.counts.change(entry.start, entry.end, |count| count - 1);
                 self.observe_gaps(table, &entry);
+                table.lost.insert(*id, entry);
                 any = true;
             }
         }
@@ -313,10 +323,16 @@ impl Pins {
 
     /// Notifies the owners of all pins in a range of a change that leaves the pins as they are.
     pub(crate) fn tell(&self, change: &Change) {
+        self.notify(change, |table| {
+            table.entries.values().chain(table.watches.values()).chain(table.lost.values()).collect()
+        });
+    }
+
+    /// Notifies those of some entries that a change touches.
+    fn notify(&self, change: &Change, of: impl FnOnce(&Table) -> Vec<&Entry>) {
         let told: Vec<_> = {
             let table = lock(&self.table);
-            let all = table.entries.values().chain(table.watches.values());
-            let touched = all.filter(|entry| entry.is_touched_by(change));
+            let touched = of(&table).into_iter().filter(|entry| entry.is_touched_by(change));
             touched.map(|entry| entry.notify.clone()).collect()
         };
         for notify in told {
@@ -324,10 +340,11 @@ impl Pins {
         }
     }
 
-    /// Returns true if anything in a range is pinned or watched.
+    /// Returns true if anything in a range is pinned or watched, or was pinned and may come back.
     pub(crate) fn any_in(&self, start: u64, end: u64) -> bool {
         let table = lock(&self.table);
-        let watched = table.watches.values().any(|entry| entry.start < end && start < entry.end);
+        let mut heard = table.watches.values().chain(table.lost.values());
+        let watched = heard.any(|entry| entry.start < end && start < entry.end);
         watched || table.counts.at(start) > 0 || table.counts.0.range(start..end).any(|(_, &count)| count > 0)
     }
 

@@ -37,8 +37,11 @@ impl<O: Os> Bo<O> {
 }
 
 impl<O: Os> Bo<O> {
-    /// Writes the page tables.
+    /// Writes the page tables; memory that is lost stays out of them.
     pub(crate) fn map_into(&self, vm: &mut Vm<O>) -> Result<()> {
+        if self.lost {
+            return Ok(());
+        }
         let flags = vm.page_bits(self.rights());
         match &self.kind {
             BoKind::Vram(memory) => self.map_vram(vm, memory),

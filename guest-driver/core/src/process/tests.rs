@@ -161,6 +161,49 @@ fn the_end_of_an_address_space_leaves_its_memory_to_its_queues() {
 }
 
 #[test]
+fn memory_whose_access_a_program_takes_and_gives_again_comes_back_to_the_gpu() {
+    let bench = Bench::new();
+    let process = bench.process(1);
+    let handle = bench.memory(&process, USER, 2 * PAGE_SIZE, AllocFlags::USERPTR);
+    let change = || {
+        let notice = lock(&bench.os().notices)[0].clone();
+        notice.invalidated(&Change { start: USER, end: USER + PAGE_SIZE, unmapped: false, held: false });
+    };
+    let entry = |va: u64| {
+        let root = process.state.lock().devices.space(0).unwrap().root();
+        walk(&bench.device.hw, root, va).map(|(address, _)| address)
+    };
+    let first = entry(USER).unwrap();
+    lock(&bench.os().users.closed).push(USER..USER + PAGE_SIZE);
+    // It is told of each change, and of the loss once.
+    for _ in 0..2 {
+        change();
+        assert_eq!((entry(USER), entry(USER + PAGE_SIZE)), (None, None), "amdgpu maps all pages or none");
+    }
+    let said = |bench: &Bench| lock(&bench.os().log).iter().filter(|line| line.contains("is gone")).count();
+    assert_eq!(said(&bench), 1);
+    let node = process.nodes.first();
+    memory::map_memory(&process, node, handle).unwrap();
+    assert_eq!(entry(USER), None, "it is mapped already, and has no pages");
+    lock(&bench.os().users.closed).clear();
+    change();
+    let back = entry(USER).unwrap();
+    assert!(back != first && entry(USER + PAGE_SIZE) == Some(back + PAGE_SIZE), "the pages of now");
+    memory::unmap_memory(&process, node, handle).unwrap();
+    assert_eq!(entry(USER), None);
+    // Memory that is mapped nowhere is lost and comes back as well.
+    lock(&bench.os().users.closed).push(USER..USER + PAGE_SIZE);
+    change();
+    memory::map_memory(&process, node, handle).unwrap();
+    assert_eq!(entry(USER), None);
+    lock(&bench.os().users.closed).clear();
+    change();
+    assert!(entry(USER).is_some());
+    memory::unmap_memory(&process, node, handle).unwrap();
+    memory::free_memory(&process, handle).unwrap();
+}
+
+#[test]
 fn a_pin_only_a_queue_holds_is_dropped_without_the_lock() {
     let bench = Bench::new();
     let process = with_queue(&bench, 1);

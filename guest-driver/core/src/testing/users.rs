@@ -125,6 +125,7 @@ impl UserPin for FakePin {
         if *lock(&self.users.gone) {
             return Err(Errno::ESRCH);
         }
+        self.users.check(self.va, self.count, false)?;
         let bus = self.bus + (1 << 30);
         Ok(Self { va: self.va, bus, count: self.count, users: self.users.clone(), trace: self.trace.clone() })
     }

@@ -107,3 +107,46 @@ fn memory_that_has_come_before_an_old_change_is_heard_of_stays_pinned() {
     assert_eq!(renews.answers.lock().unwrap().last(), Some(&Some(Errno::EFAULT)));
     assert!(!pins.any_in(at, at + PAGE_SIZE), "there is nothing");
 }
+
+/// Linux brings memory back whose access a program has taken and given again (`amdgpu_amdkfd_restore_userptr_worker`).
+#[test]
+fn owner_of_a_lost_pin_hears_when_the_memory_is_back() {
+    let pins = Pins::new(Reach::Process, Vec::new(), None).unwrap();
+    let memory = crate::shared::Shared::new(c"a program's", PAGE_SIZE as usize).unwrap();
+    let at = memory.address();
+    let protect = |rights| {
+        // SAFETY: memory of this test's own, which it does not access.
+        assert_eq!(unsafe { libc::mprotect(at as *mut _, PAGE_SIZE as usize, rights) }, 0);
+    };
+    let change = Change { start: at, end: at + PAGE_SIZE, unmapped: false, held: false };
+    for writable in [true, false] {
+        let keeps = Arc::new(Keeps::default());
+        *keeps.pin.lock().unwrap() = Some(pins.pin(at, 1, writable, keeps.clone()).unwrap());
+        pins.change(&change, || protect(libc::PROT_READ));
+        // What only reads goes on.
+        assert_eq!(pins.count(), usize::from(!writable));
+        pins.change(&change, || protect(libc::PROT_NONE));
+        assert_eq!((pins.count(), pins.any_in(at, at + PAGE_SIZE)), (0, true), "it may come back");
+        protect(libc::PROT_READ | libc::PROT_WRITE);
+        pins.tell(&change);
+        assert_eq!(pins.count(), 1);
+        pins.tell(&change);
+        assert_eq!(pins.count(), 1);
+        drop(keeps.pin.lock().unwrap().take());
+        assert_eq!((pins.count(), pins.any_in(at, at + PAGE_SIZE)), (0, false));
+    }
+}
+
+/// Keeps the old pin where it gets no new one, as the driver does.
+#[derive(Default)]
+struct Keeps {
+    pin: std::sync::Mutex<Option<Pin>>,
+}
+
+impl Invalidate for Keeps {
+    fn invalidated(&self, _change: &Change) {
+        let Some(old) = self.pin.lock().unwrap().take() else { return };
+        let renewed = old.renew();
+        *self.pin.lock().unwrap() = Some(renewed.unwrap_or(old));
+    }
+}
