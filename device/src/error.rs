@@ -27,8 +27,10 @@ pub enum Error {
     /// The shader engine could not be started.
     #[error("the shader engine cannot be started: {0}")]
     Shader(#[source] crate::shader::Error),
-    /// The record has another device already.
-    #[error("a record is of one device, and this one has another already: make a record for each")]
+    /// The record is complete, or has as many devices as a machine.
+    #[error(
+        "a record is of the devices of one machine, and this one has them all already: make another record"
+    )]
     Recorded,
     /// Memory for a device's own doorbells could not be had.
     #[error("no memory for the doorbells of a device that is recorded: {0}")]

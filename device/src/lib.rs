@@ -54,7 +54,9 @@ pub use belfry_isa::exec::{CodeTimes, ticks};
 pub use belfry_isa::lanes::{Matrices, Tier};
 pub use belfry_pci::{Rom, RomSize};
 pub use config::{GpuConfig, MsixTable};
-pub use device::{Gpu, Replay, Replayed, ResetKind, Resources, Rest, SavedGpu, SnapshotError, Stepped};
+pub use device::{
+    Gpu, Replay, Replayed, ResetKind, Resources, Rest, SavedGpu, SnapshotError, Stepped, TraceSinks,
+};
 pub use error::Error;
 pub use guest_error::GuestError;
 pub use interrupt::InterruptSink;

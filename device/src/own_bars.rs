@@ -9,12 +9,12 @@
 
 #![expect(unsafe_code, reason = "gives places in the device's own pages, which others write at any time")]
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use belfry_abi::pci::DOORBELL_BAR_SIZE;
 
-use crate::doorbell::Doorbells;
+use crate::doorbell::{Doorbells, HostDoorbells};
 use crate::memory::{BusBars, OwnPages, OwnPlace};
 use crate::pci::Function;
 use crate::threads::Wake;
@@ -30,6 +30,8 @@ const UNTOUCHED: u64 = 0x5a5a_a5a5_5a5a_a5a5;
 #[derive(Debug)]
 pub(crate) struct OwnBars {
     doorbells: Arc<Doorbells>,
+    /// The doorbells as the host has them, for a device that is recorded and has doorbells of its own.
+    host: OnceLock<HostDoorbells>,
     doorbells_at: AtomicU64,
     vram_size: u64,
     vram_at: AtomicU64,
@@ -56,6 +58,7 @@ impl OwnBars {
         let [placed, reached, reached_by_peers] = [false; 3].map(AtomicBool::new);
         Self {
             doorbells,
+            host: OnceLock::new(),
             doorbells_at,
             vram_size,
             vram_at,
@@ -87,6 +90,12 @@ impl OwnBars {
         self.doorbells_at.store(doorbells, Ordering::Release);
     }
 
+    /// Has waves and engines store to the host's doorbells, as processors do: a device that is recorded looks there before each operation.
+    /// Only the first call counts.
+    pub(crate) fn store_to_host(&self, doorbells: HostDoorbells) {
+        let _ = self.host.set(doorbells);
+    }
+
     /// The page of flushes or the doorbells at an address, and whether it is the doorbells.
     fn page(&self, address: u64) -> Option<(OwnPlace, bool)> {
         let flushes = self.flushes_at.load(Ordering::Acquire);
@@ -94,7 +103,8 @@ impl OwnBars {
             return Some((found, false));
         }
         let doorbells = self.doorbells_at.load(Ordering::Acquire);
-        place(self.doorbells.host(), DOORBELL_BAR_SIZE, doorbells, address).map(|found| (found, true))
+        let host = self.host.get().map_or_else(|| self.doorbells.host(), HostDoorbells::host);
+        place(host, DOORBELL_BAR_SIZE, doorbells, address).map(|found| (found, true))
     }
 
     /// Returns true if waves or engines may store to doorbells without a message, or did so while others were
@@ -115,8 +125,8 @@ fn place(base: *mut u8, size: u64, at: u64, address: u64) -> Option<OwnPlace> {
     Some(OwnPlace { host: base.wrapping_add(before as usize), before, after: size - before })
 }
 
-// SAFETY: both ranges exist as long as `self` lives, which owns the doorbells and the page; all of them are
-// atomics, or accessed like atomics.
+// SAFETY: both ranges exist as long as `self` lives, which owns the doorbells (its own, and the host's, which has the same size) and the page;
+// all of them are atomics, or accessed like atomics.
 unsafe impl OwnPages for OwnBars {
     fn find(&self, address: u64) -> Option<OwnPlace> {
         let (found, are_doorbells) = self.page(address)?;

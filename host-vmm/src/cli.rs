@@ -45,7 +45,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::doctor;
 use crate::doorbell::Doorbell;
 use crate::output::{self, note, say};
-use crate::run::{FileMapping, Firmware, GuestKind, MachineOptions, Mode, RunOptions, run};
+use crate::run::{Driver, FileMapping, Firmware, GuestKind, MachineOptions, Mode, RunOptions, run};
 use crate::suite::{Asked, Place};
 use bench::Suite;
 use exec::ExecArgs;
@@ -144,6 +144,9 @@ struct RunArgs {
     /// System that the machine boots.
     #[arg(long, value_enum, default_value_t)]
     guest: GuestKind,
+    /// Driver of the GPU in the guest.
+    #[arg(long, value_enum, default_value_t, hide_default_value = true)]
+    driver: Driver,
     #[command(flatten)]
     gpu: GpuArgs,
     #[command(flatten)]
@@ -374,6 +377,7 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
     let options = RunOptions {
         mode: args.mode,
         guest: args.guest,
+        driver: args.driver,
         program: args.program,
         suite,
         gpus,
@@ -427,12 +431,11 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
 }
 
 /// Lists what a run can have that looks at one GPU, and whether it was asked for.
-fn alone(args: &RunArgs, gpu: &GpuConfig) -> [(&'static str, bool); 7] {
+fn alone(args: &RunArgs, gpu: &GpuConfig) -> [(&'static str, bool); 6] {
     [
         ("--trace-isa", args.gpu.trace_isa.is_some()),
         ("--sanitize", args.sanitize.is_asked_for()),
         ("--profile", args.profile.is_asked_for()),
-        ("--record", args.record.is_asked_for()),
         ("--snapshot, --from and --warm", args.snapshot.is_asked_for()),
         ("--schedule", args.schedule.is_asked_for()),
         ("a plan of faults", !gpu.faults.is_off()),

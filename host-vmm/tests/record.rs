@@ -66,6 +66,30 @@ fn runs_of_every_chip_replay_ten_times_to_the_same() {
 }
 
 #[test]
+fn gpus_of_one_machine_replay_as_one() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, gpus) in [
+        ("bus", &["--gpus", "2"][..]),
+        ("hive", &["--chip", "gfx942", "--gpus", "3"]),
+        ("mixed", &["--chip", "gfx1100", "--chip", "gfx942:vram=512M"]),
+    ] {
+        let path = folder.path().join(name);
+        record(&path, gpus, &["peers", "3001"]);
+        let path = path.to_str().unwrap();
+        let (said, _) = succeed(&["replay", "--times", "3", path]);
+        let (events, _) = end(&said);
+        assert!(said.contains("3 times") && events > 100, "{name}: {said}");
+        let (there, _) = succeed(&["replay", "--until", "dispatch:3", path]);
+        assert!(there.matches("Gpu {").count() >= 2, "{name}: {there}");
+        let (back, _) = succeed(&["replay", "--back", "7", path]);
+        assert!(back.starts_with(&format!("event {} in operation", events - 7)), "{name}: {back}");
+    }
+    let (_, error) =
+        fail(&["replay", "--inspect", "--gpu", "3", folder.path().join("hive").to_str().unwrap()]);
+    assert!(error.contains("--gpu 3: 3 GPUs"), "{error}");
+}
+
+#[test]
 fn faults_strike_again_in_a_replay() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("faults");

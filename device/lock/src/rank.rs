@@ -112,6 +112,8 @@ ranks! {
         CardLoad = "load of the card",
         // Accesses of a hosted driver to its device.
         HostedAccess = "HostedOs.access",
+        // One thing after the other, over all devices that are recorded together.
+        RecordOrder = "Order.operation",
     }
     devices {
         // One thing after the other, while the device is recorded.
@@ -166,8 +168,8 @@ ranks! {
         Counters = "Counters",
         Wake = "Wake.asleep",
         TraceEpochs = "Tracer.epochs",
-        Peers = "Memory.peers",
         Mirror = "Mirror.state",
+        Peers = "Memory.peers",
         Journal = "Journal.state",
     }
     below {

@@ -10,7 +10,7 @@ mod session;
 
 pub use alone::Rest;
 pub use explored::Stepped;
-pub use replay::{Replay, Replayed};
+pub use replay::{Replay, Replayed, TraceSinks};
 pub use save::{SavedGpu, SnapshotError};
 
 use std::sync::{Arc, PoisonError};
@@ -210,23 +210,36 @@ impl Gpu {
     /// Sets the bus addresses of the device's VRAM and doorbells, on a host that has no bus: page tables name them
     /// by those addresses.
     pub fn place_bars(&self, vram: u64, doorbells: u64) {
-        self.own.place(vram, doorbells);
+        let _on = self.on_device();
+        match &self.session {
+            None => self.own.place(vram, doorbells),
+            Some(session) => session.tell(self, &Call::Place { vram, doorbells }),
+        }
     }
 
     /// Returns the device as others reach it ([`Gpu::set_peer`]).
     pub fn as_peer(&self) -> Peer {
-        Peer::from(self.memory.vram()).with_bars(Arc::clone(&self.own) as _)
+        self.as_peer_of_fabric().with_bars(Arc::clone(&self.own) as _)
+    }
+
+    /// Returns the device as others reach it on the fabric alone.
+    fn as_peer_of_fabric(&self) -> Peer {
+        Peer::from(self.memory.vram()).of_record(self.session.as_ref().map(Session::in_record))
     }
 
     /// Sets another device of the machine, or takes it away. This one reaches it by its number on the fabric, and by the
-    /// addresses of its BARs on the bus. Returns when nothing uses the one before any more.
+    /// addresses of its BARs on the bus. Returns when nothing uses the one before any more. A device that is recorded reaches those of its
+    /// own record.
     ///
     /// # Errors
     ///
     /// A number that no device of a fabric has.
     pub fn set_peer(&self, number: u8, peer: Option<Peer>) -> Result<(), NoSuchPeer> {
         let _on = self.on_device();
-        self.memory.set_peer(number, peer)
+        match &self.session {
+            None => self.memory.set_peer(number, peer),
+            Some(session) => session.set_peer(self, number, peer),
+        }
     }
 
     /// Gives each GPU of a machine the way to all others, by their places in the list.
@@ -254,7 +267,7 @@ impl Gpu {
             let Some(hive) = gpu.memory.hive() else { continue };
             for &number in hive.members().iter().filter(|&&number| usize::from(number) != own) {
                 let Some(other) = gpus.get(usize::from(number)) else { return Err(NoSuchPeer(number)) };
-                gpu.set_peer(number, Some(Peer::from(other.memory.vram())))?;
+                gpu.set_peer(number, Some(other.as_peer_of_fabric()))?;
             }
         }
         Ok(())

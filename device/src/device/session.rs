@@ -1,11 +1,11 @@
 //! A device that does one thing after the other: operations, which are turns of its own or calls of the host's.
 //!
 //! While the device is recorded, one thread takes its turns, and calls come from any thread of the host. Each
-//! operation waits until the one before is over. Time stands still within an operation. `record` and
-//! `memory/mirror.rs` say when the device sees writes of processors. A replay does the same operations in the
-//! same order on one thread (`replay.rs`).
+//! operation waits until the one before is over, of this device or of another one of the record. Time stands still
+//! within an operation. `record` and `memory/mirror.rs` say when the device sees writes of processors. A replay does
+//! the same operations in the same order on one thread (`replay.rs`).
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -23,8 +23,8 @@ use crate::error::Error;
 use crate::firmware::Turn;
 use crate::interrupt::InterruptSink;
 use crate::io::{IoError, IoResult};
-use crate::memory::{Memory, SavedVram};
-use crate::record::{Call, Entry, Journal, Recording, Witness, digest};
+use crate::memory::{Memory, NoSuchPeer, Peer, SavedVram};
+use crate::record::{Call, Entry, Journal, Operation, Recording, Witness, digest};
 use crate::runner;
 use crate::threads::patience::Patience;
 use crate::threads::processors::processors;
@@ -72,10 +72,14 @@ impl InterruptSink for AfterStores {
 /// Operations of a device that is recorded or replayed.
 pub(super) struct Session {
     journal: Arc<Journal>,
+    /// Number of the device in the record.
+    device: u8,
     time: TimeSource,
     state: Mutex<State, rank::Session>,
-    /// Calls that wait for their operation: the thread lets them pass.
-    visitors: AtomicUsize,
+    /// Number of the device's last turn, among those of all devices of the record.
+    last_turn: AtomicU64,
+    /// True once the device's part of the record has ended.
+    part_has_ended: AtomicBool,
     ended: AtomicBool,
 }
 
@@ -88,17 +92,24 @@ pub(super) struct State {
     operations: u64,
 }
 
+/// Time between two operations: none of any device of the record begins.
+pub(super) struct Between<'a> {
+    state: MutexGuard<'a, State, rank::Session>,
+    /// Released last.
+    _operation: Operation<'a>,
+}
+
 impl Session {
-    /// Makes operations of a journal, in this time; `doorbells` are the host's, while the device is recorded.
-    pub(super) fn new(journal: Arc<Journal>, time: TimeSource, doorbells: Option<DoorbellMirror>) -> Self {
+    /// Makes operations of device number `device` of a journal, in this time; `doorbells` are the host's, while the device is recorded.
+    pub(super) fn new(
+        (journal, device): (Arc<Journal>, u8),
+        time: TimeSource,
+        doorbells: Option<DoorbellMirror>,
+    ) -> Self {
         let state = State { begun: Instant::now(), now: Duration::ZERO, doorbells, operations: 0 };
-        Self {
-            journal,
-            time,
-            state: Mutex::new(state),
-            visitors: AtomicUsize::new(0),
-            ended: AtomicBool::new(false),
-        }
+        let [part_has_ended, ended] = [false; 2].map(AtomicBool::new);
+        let (state, last_turn) = (Mutex::new(state), AtomicU64::new(0));
+        Self { journal, device, time, state, last_turn, part_has_ended, ended }
     }
 
     pub(super) fn journal(&self) -> &Arc<Journal> {
@@ -109,17 +120,35 @@ impl Session {
         &self.time
     }
 
-    /// Waits until the current operation is over; no other begins until the guard is dropped.
-    pub(super) fn between(&self) -> MutexGuard<'_, State, rank::Session> {
-        self.visitors.fetch_add(1, Ordering::SeqCst);
+    /// The record, and the device's number there.
+    pub(super) fn in_record(&self) -> (Arc<Journal>, u8) {
+        (Arc::clone(&self.journal), self.device)
+    }
+
+    fn during<'a>(&'a self, operation: Operation<'a>) -> Between<'a> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        self.visitors.fetch_sub(1, Ordering::SeqCst);
-        state
+        Between { state, _operation: operation }
+    }
+
+    /// Waits until the current operation is over; no other begins until the guard is dropped.
+    pub(super) fn between(&self) -> Between<'_> {
+        self.during(self.journal.order().call())
     }
 
     /// Does an operation and records it.
-    fn operate<R>(&self, gpu: &Gpu, begin: impl FnOnce(u64) -> Entry, run: impl FnOnce() -> R) -> R {
-        self.operate_in(&mut self.between(), gpu, begin, run)
+    pub(super) fn operate<R>(
+        &self,
+        gpu: &Gpu,
+        begin: impl FnOnce(u64) -> Entry,
+        run: impl FnOnce() -> R,
+    ) -> R {
+        self.operate_in(&mut self.between().state, gpu, begin, run)
+    }
+
+    /// The beginning of a call.
+    fn begins(&self, call: &Call) -> impl FnOnce(u64) -> Entry {
+        let (device, call) = (self.device, call.clone());
+        move |ns| Entry::Call { device, ns, call }
     }
 
     fn operate_in<R>(
@@ -153,7 +182,14 @@ impl Session {
 
     /// Calls the device, and returns its answer.
     pub(super) fn call(&self, gpu: &Gpu, call: &Call) -> Result<Vec<u8>, IoError> {
-        self.operate(gpu, |ns| Entry::Call { ns, call: call.clone() }, || gpu.perform(call))
+        self.operate(gpu, self.begins(call), || gpu.perform(call))
+    }
+
+    /// Sets another device of the record, or takes it away. Devices of other records are not there: their stores would be in neither.
+    pub(super) fn set_peer(&self, gpu: &Gpu, number: u8, peer: Option<Peer>) -> Result<(), NoSuchPeer> {
+        let known = peer.and_then(|peer| Some((peer.in_record(&self.journal)?, peer)));
+        let call = Call::Peer { number, peer: known.as_ref().map(|(known, _)| *known) };
+        self.operate(gpu, self.begins(&call), || gpu.meet(number, known.map(|(_, peer)| peer)))
     }
 
     /// Calls the device for a call that has no answer.
@@ -173,14 +209,19 @@ impl Session {
 
     /// Takes a turn of the device itself; `None` at its end.
     fn turn(&self, gpu: &Gpu) -> Option<Turn> {
-        while self.visitors.load(Ordering::SeqCst) > 0 {
-            std::thread::yield_now();
-        }
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut between = self.during(self.journal.order().turn(&self.last_turn));
         if self.ended.load(Ordering::SeqCst) {
             return None;
         }
-        Some(self.operate_in(&mut state, gpu, |ns| Entry::Turn { ns }, || gpu.take_turns()))
+        let begin = |ns| Entry::Turn { device: self.device, ns };
+        Some(self.operate_in(&mut between.state, gpu, begin, || gpu.take_turns()))
+    }
+
+    /// Ends the device's part of the record, once.
+    fn end_part(&self) {
+        if !self.part_has_ended.swap(true, Ordering::SeqCst) {
+            self.journal.end();
+        }
     }
 
     /// Ends the record here, while the device goes on.
@@ -188,28 +229,27 @@ impl Session {
         let between = self.between();
         if self.journal.is_recording() && !self.ended.load(Ordering::SeqCst) {
             self.journal.output(&gpu.digests());
-            self.journal.end();
+            self.end_part();
         }
         drop(between);
     }
 
     /// Stops the device, and ends its record.
     pub(super) fn end(&self, gpu: &Gpu) {
-        let mut state = self.between();
+        let mut between = self.between();
         if !self.ended.swap(true, Ordering::SeqCst) {
             if self.journal.is_recording() {
                 self.journal.output(&gpu.digests());
                 let call = Call::Stop;
-                let begin = |ns| Entry::Call { ns, call: call.clone() };
                 // The end refuses nothing.
-                let _ = self.operate_in(&mut state, gpu, begin, || gpu.perform(&call));
-                self.journal.end();
+                let _ = self.operate_in(&mut between.state, gpu, self.begins(&call), || gpu.perform(&call));
+                self.end_part();
             } else {
                 self.journal.player(crate::record::Player::close);
                 gpu.runner.stop();
             }
         }
-        drop(state);
+        drop(between);
         gpu.wake.wake();
     }
 }
@@ -240,16 +280,21 @@ impl Gpu {
         let faults = config.faults.to_string();
         let head = Head { program: PROGRAM.to_owned(), config: SavedConfig::of(&config), faults };
         let head = postcard::to_allocvec(&head).map_err(|error| Error::Memory(error.to_string()))?;
-        if !journal.begin(&head) {
-            return Err(Error::Recorded);
-        }
+        let begun = {
+            // Others of the record may be at work.
+            let _between = journal.order().call();
+            journal.begin(&head)
+        };
+        let number = begun.ok_or(Error::Recorded)?;
         let own = MmapRegion::new(pci::DOORBELL_BAR_SIZE as usize);
         let own = own.map_err(|error| Error::Memory(error.to_string()))?;
         let Resources { vram, doorbells, system, interrupts } = resources;
         let host = DoorbellMirror::new(doorbells)
             .map_err(|actual| Error::DoorbellRegion { expected: pci::DOORBELL_BAR_SIZE, actual })?;
         let resources = Resources { vram, doorbells: own, system, interrupts };
-        let gpu = Arc::new(Self::in_session(config, resources, journal, Some(host))?);
+        let page = host.page();
+        let gpu = Arc::new(Self::in_session(config, resources, (journal, number), Some(host))?);
+        gpu.own.store_to_host(page);
         gpu.work_on_caller();
         if let Some(session) = &gpu.session {
             session.tell(&gpu, &Call::Start(gpu.memory.installed()));
@@ -270,14 +315,15 @@ impl Gpu {
     pub(super) fn in_session(
         config: GpuConfig,
         resources: Resources,
-        journal: Arc<Journal>,
+        (journal, device): (Arc<Journal>, u8),
         doorbells: Option<DoorbellMirror>,
     ) -> Result<Self, Error> {
         let time = TimeSource::recorded();
         let witness = Witness { journal: Arc::clone(&journal), next: config.trace };
         let config = GpuConfig { trace: Some(Arc::new(witness)), time: time.clone(), ..config };
         let clock = Clock::new(&time);
-        Self::assemble(config, resources, clock, Some(Session::new(journal, time, doorbells)))
+        let session = Session::new((journal, device), time, doorbells);
+        Self::assemble(config, resources, clock, Some(session))
     }
 
     /// Begins an operation: memory that was read before may have changed.
@@ -304,16 +350,28 @@ impl Gpu {
     pub(super) fn digests(&self) -> Entry {
         let saved = self.save_with(|| Some(SavedVram::default()), |saved| saved);
         let bytes = saved.and_then(|saved| saved.to_bytes()).unwrap_or_default();
-        Entry::State { memory: self.memory_digest(), rest: digest(&bytes) }
+        let device = self.session.as_ref().map_or(0, |session| session.device);
+        Entry::State { device, memory: self.memory_digest(), rest: digest(&bytes) }
     }
 
     /// Does a call of the host, within an operation; its answer is recorded or compared.
     pub(super) fn perform(&self, call: &Call) -> Result<Vec<u8>, IoError> {
         let answer = self.answer(call);
-        if let Some(session) = &self.session {
-            session.journal.output(&Entry::Answer(answer.as_ref().ok().cloned()));
-        }
+        self.answers(answer.as_ref().ok().cloned());
         answer
+    }
+
+    fn answers(&self, answer: Option<Vec<u8>>) {
+        if let Some(session) = &self.session {
+            session.journal.output(&Entry::Answer(answer));
+        }
+    }
+
+    /// Sets another device of the record, or takes it away, within an operation.
+    pub(super) fn meet(&self, number: u8, peer: Option<Peer>) -> Result<(), NoSuchPeer> {
+        let result = self.memory.set_peer(number, peer);
+        self.answers(result.is_ok().then(Vec::new));
+        result
     }
 
     fn answer(&self, call: &Call) -> Result<Vec<u8>, IoError> {
@@ -352,6 +410,9 @@ impl Gpu {
             Call::DoorbellWoken { offset, writes } => {
                 self.take_writes(DoorbellOffset::from_bytes(*offset), *writes);
             }
+            Call::Place { vram, doorbells } => self.own.place(*vram, *doorbells),
+            // A device knows no others; who has them does it (`meet`).
+            Call::Peer { .. } => return Err(IoError::Unsupported { bar: u8::MAX, offset: 0, len: 0 }),
             Call::Pause => self.runner.pause(),
             Call::Resume => self.resume_now(),
             Call::Stop => self.runner.stop(),

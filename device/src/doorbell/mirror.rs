@@ -1,6 +1,7 @@
 //! Doorbells of a device that is recorded: it has a page of values of its own, and its users store to the host's page.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use belfry_abi::pci::DOORBELL_BAR_SIZE;
@@ -8,9 +9,20 @@ use vm_memory::MmapRegion;
 
 use super::{COUNT, Doorbells, PAGE};
 
+/// The host's page: a region of the size of BAR2, which is only ever accessed through atomics and by the guest.
+#[derive(Clone, Debug)]
+pub(crate) struct HostDoorbells(Arc<MmapRegion>);
+
+impl HostDoorbells {
+    /// Returns the host address of the region.
+    pub(crate) fn host(&self) -> *mut u8 {
+        self.0.as_ptr()
+    }
+}
+
 /// Values of the host's page, as the device has last seen them.
 pub(crate) struct DoorbellMirror {
-    host: MmapRegion,
+    host: Arc<MmapRegion>,
     seen: BTreeMap<u64, u64>,
     /// Doorbells with a queue that listens, or that may come back, and the number of changes at which the list was
     /// made.
@@ -23,7 +35,12 @@ impl DoorbellMirror {
         if host.size() as u64 != DOORBELL_BAR_SIZE || !host.as_ptr().addr().is_multiple_of(8) {
             return Err(host.size() as u64);
         }
-        Ok(Self { host, seen: BTreeMap::new(), listened: (None, Vec::new()) })
+        Ok(Self { host: Arc::new(host), seen: BTreeMap::new(), listened: (None, Vec::new()) })
+    }
+
+    /// Returns the host's page, for others that store there.
+    pub(crate) fn page(&self) -> HostDoorbells {
+        HostDoorbells(Arc::clone(&self.host))
     }
 
     fn host(&self, at: u64) -> &AtomicU64 {

@@ -33,7 +33,7 @@ use belfry_lock::{Mutex, MutexGuard, rank};
 use vm_memory::{Bytes as _, MmapRegion, VolatileMemory as _};
 
 use flags::Flags;
-pub(crate) use mirror::DoorbellMirror;
+pub(crate) use mirror::{DoorbellMirror, HostDoorbells};
 use owner::InterruptDoorbells;
 pub(crate) use owner::{InterruptDoorbell, Owner};
 pub(crate) use save::SavedDoorbells;

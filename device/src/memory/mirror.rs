@@ -13,6 +13,9 @@
 //! - Atomics are done on the memory; the value that one finds is an input if the copy has another. A wave may
 //!   try again and again while a page is not compared, so such an input has the number of its access.
 //!
+//! VRAM of other devices is in the copy as well: for this device, what they and their processors store there is an input, too. So is what
+//! they store to its own VRAM.
+//!
 //! A replay has nothing but the copy. The copy begins with zeros both times.
 
 #![expect(unsafe_code, reason = "the copy is written by waves, through raw pointers as memory is")]
@@ -28,8 +31,8 @@ use belfry_isa::mem::Access;
 use belfry_lock::{Mutex, MutexGuard, rank};
 
 use super::host_path::{Notes, Unflushed};
-use super::{Aperture, Block, PAGE, Physical};
-use crate::record::{Entry, Journal, Run, SYSTEM, digest};
+use super::{Aperture, Block, MAX_PEERS, PAGE, Physical};
+use crate::record::{Entry, Journal, OF_PEER, Run, SYSTEM, digest};
 use crate::split_mix::mix;
 pub(crate) use changes::Changes;
 
@@ -135,15 +138,21 @@ fn number(location: Physical) -> u64 {
     let page = location.offset / PAGE;
     match location.aperture {
         Aperture::Local => page,
-        // No page of a peer is found, so that none gets into the copy.
+        Aperture::Peer(peer) if usize::from(peer) < MAX_PEERS => (u64::from(peer) + 1) * OF_PEER + page,
         Aperture::Peer(_) | Aperture::Nowhere => NOWHERE,
         Aperture::System => SYSTEM | page,
     }
 }
 
 fn location(page: u64) -> Physical {
-    let address = (page & !SYSTEM) * PAGE;
-    if page & SYSTEM == 0 { Physical::local(address) } else { Physical::system(address) }
+    if page & SYSTEM != 0 {
+        return Physical::system((page & !SYSTEM) * PAGE);
+    }
+    let address = page % OF_PEER * PAGE;
+    match (page / OF_PEER).checked_sub(1) {
+        None => Physical::local(address),
+        Some(peer) => Physical::peer(peer as u8, address),
+    }
 }
 
 /// The digest of a page; pages of zeros add nothing to a sum.
@@ -255,15 +264,21 @@ impl Mirror {
         self.advance();
     }
 
-    /// Returns true if there is memory for a whole page.
-    fn exists(&self, state: &State, page: u64) -> bool {
-        let first = (page & !SYSTEM) * PAGE;
-        if page & SYSTEM == 0 {
-            return first.checked_add(PAGE).is_some_and(|end| end <= self.vram);
+    /// Returns true if there is memory for a whole page. The memory that is mirrored says so for pages of devices, as a replay has the same
+    /// devices, and the ranges for guest memory, which a replay has not.
+    fn exists<'a>(&self, state: &State, page: u64, memory: &impl Fn(Physical) -> Option<Block<'a>>) -> bool {
+        let at = location(page);
+        let of_device = || memory(at).is_some_and(|block| block.len() >= PAGE);
+        match at.aperture {
+            Aperture::Local => at.offset.checked_add(PAGE).is_some_and(|end| end <= self.vram),
+            Aperture::Peer(_) => of_device(),
+            Aperture::System => {
+                let after = state.ranges.partition_point(|range| range.0 <= at.offset);
+                let range = after.checked_sub(1).and_then(|at| state.ranges.get(at));
+                let left = range.and_then(|range| range.1.checked_sub(at.offset - range.0));
+                left.is_some_and(|left| left >= PAGE) || of_device()
+            }
         }
-        let after = state.ranges.partition_point(|range| range.0 <= first);
-        let range = after.checked_sub(1).and_then(|at| state.ranges.get(at));
-        range.is_some_and(|range| range.1.checked_sub(first - range.0).is_some_and(|left| left >= PAGE))
     }
 
     /// A block from a location to the end of its page, in the copy, which is brought up to date as far as
@@ -278,7 +293,7 @@ impl Mirror {
         let page = number(at);
         let mut state = self.lock();
         self.flush_locked(&mut state, &memory);
-        if !self.exists(&state, page) {
+        if !self.exists(&state, page, &memory) {
             return None;
         }
         self.compare(&mut state, page, &memory)?;
@@ -334,7 +349,7 @@ impl Mirror {
             let entry = Entry::Memory { page, runs };
             self.journal.note(&entry);
             let Entry::Memory { runs, .. } = entry else { return None };
-            if self.has_host_path && page & SYSTEM == 0 {
+            if self.has_host_path && page < OF_PEER {
                 state.host_path.written(page * PAGE, &runs);
             }
             runs
@@ -396,7 +411,7 @@ impl Mirror {
         }
         let mut state = self.lock();
         self.flush_locked(&mut state, &memory);
-        if !self.exists(&state, page) {
+        if !self.exists(&state, page, &memory) {
             return None;
         }
         self.compare(&mut state, page, &memory)?;
@@ -440,7 +455,7 @@ impl Mirror {
     /// Pages of VRAM in the copy that are not all zero, lowest first: byte offset and bytes.
     pub(super) fn vram_pages(&self) -> Vec<(u64, Vec<u8>)> {
         let state = self.lock();
-        let mut pages: Vec<_> = state.pages.iter().filter(|(page, _)| **page & SYSTEM == 0).collect();
+        let mut pages: Vec<_> = state.pages.iter().filter(|(page, _)| **page < OF_PEER).collect();
         pages.sort_unstable_by_key(|(page, _)| **page);
         let bytes = pages.into_iter().map(|(page, copy)| {
             let mut bytes = vec![0; BYTES];

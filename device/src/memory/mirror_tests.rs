@@ -7,7 +7,7 @@ use vm_memory::{GuestAddress, GuestMemoryAtomic, GuestMemoryMmap, MmapRegion};
 
 use super::{Changes, Memory, PAGE, Physical};
 use crate::record::testing::{begun, entries};
-use crate::record::{Call, Entry, Journal, Run, SYSTEM};
+use crate::record::{Call, Entry, Journal, OF_PEER, Run, SYSTEM};
 
 const VRAM: usize = 1 << 20;
 
@@ -136,7 +136,7 @@ fn replays_have_the_copy_alone() {
     let all = [
         Entry::Memory { page, runs },
         Entry::Found { page, at: 0x10, value: 9, number: 2 },
-        Entry::Call { ns: 0, call: Call::Stop },
+        Entry::Call { device: 0, ns: 0, call: Call::Stop },
     ];
     let record = crate::record::testing::record_of(&[], &all);
     let (journal, _) = Journal::open(Cursor::new(record)).expect("a record");
@@ -186,12 +186,29 @@ fn changes_put_together_are_the_copy() {
 }
 
 #[test]
-fn peers_are_not_there_for_a_device_that_works_on_a_copy() {
-    let (recording, _) = begun();
+fn pages_of_peers_are_in_the_copy() {
+    let (recording, file) = begun();
     let Both { device, host } = both(recording.journal());
-    device.set_peer(1, Some(host.vram().into())).expect("a number of the fabric");
     let at = Physical::peer(1, 8);
-    assert!(device.load_u64(at).is_err() && device.store_u32(at, 1).is_err());
-    assert!(device.fetch_add_u64(at, 1).is_err());
-    assert_eq!(host.load_u64(Physical::local(8)), Ok(0));
+    assert!(device.load_u64(at).is_err() && device.store_u32(at, 1).is_err(), "it is not there yet");
+    device.set_peer(1, Some(host.vram().into())).expect("a number of the fabric");
+    device.store_u64(Physical::local(8), 3).expect("in VRAM");
+    device.store_u64(at, 1).expect("in the peer's VRAM");
+    device.flush();
+    assert_eq!((host.load_u64(Physical::local(8)), device.load_u64(Physical::local(8))), (Ok(1), Ok(3)));
+    host.fetch_add_u64(Physical::local(8), 1).expect("its own");
+    device.mirror().expect("mirrored").begin();
+    assert_eq!(device.load_u64(at), Ok(2));
+    assert_eq!(device.fetch_add_u64(at, 5), Ok(2));
+    assert_eq!(host.load_u64(Physical::local(8)), Ok(7));
+    for nowhere in [Physical::peer(1, VRAM as u64), Physical::peer(2, 8), Physical::peer(u8::MAX, 8)] {
+        assert!(device.load_u32(nowhere).is_err(), "{nowhere:x?}");
+    }
+    let vram = device.mirror().expect("mirrored").vram_pages();
+    assert_eq!(vram.len(), 1, "VRAM of a peer is not the device's own");
+    device.set_peer(1, None).expect("a number of the fabric");
+    assert!(device.load_u64(at).is_err(), "it has left");
+    recording.journal().end();
+    let expected = Entry::Memory { page: 2 * OF_PEER, runs: vec![Run { at: 8, bytes: vec![2] }] };
+    assert_eq!(entries(&file.bytes()).1, [expected, Entry::End]);
 }

@@ -312,9 +312,7 @@ impl Memory {
         match &self.mirror {
             _ if location.aperture == Aperture::Nowhere => nowhere::block(location.offset, access),
             None => self.find(location),
-            // What a peer's processors and waves store is no input of a record.
-            Some(_) if self.is_a_peer_s(location) => None,
-            Some(mirror) => mirror.block(location, access, |page| self.find(page)),
+            Some(mirror) => mirror.block(self.in_copy(location), access, |page| self.find(page)),
         }
     }
 
@@ -331,7 +329,7 @@ impl Memory {
         if location.aperture == Aperture::Nowhere {
             return Some(0);
         }
-        mirror.update((location, size), update, |page| self.find(page))
+        mirror.update((self.in_copy(location), size), update, |page| self.find(page))
     }
 
     /// Writes all of the device's stores to memory, if it works on a copy.
@@ -388,13 +386,17 @@ impl Memory {
         self.own.find(address).or_else(|| self.peers.on_bus(address))
     }
 
-    /// Returns true if another device's memory is at a location.
-    fn is_a_peer_s(&self, location: Physical) -> bool {
-        match location.aperture {
-            Aperture::Local | Aperture::Nowhere => false,
-            Aperture::Peer(_) => true,
-            Aperture::System => self.peers.on_bus(location.offset).is_some(),
+    /// The place of a location in the copy: VRAM of another device is one place, on the fabric and on the bus.
+    fn in_copy(&self, location: Physical) -> Physical {
+        if location.aperture != Aperture::System {
+            return location;
         }
+        if let Some((peer, offset)) = self.peers.vram_at(location.offset) {
+            return Physical::peer(peer, offset);
+        }
+        // Devices learn here, in a replay as well, that their doorbells are reached: not under the lock of the copy.
+        let _ = self.on_bus(location.offset);
+        location
     }
 
     fn find_system<'a>(&self, address: u64) -> Option<Block<'a>> {

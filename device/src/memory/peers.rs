@@ -11,6 +11,7 @@ use belfry_lock::{RwLock, rank};
 use vm_memory::MmapRegion;
 
 use super::{Aperture, Memory, OwnPlace, Physical};
+use crate::record::{Journal, PeerOf};
 
 /// Most devices of a fabric: as many as `MC_VM_XGMI_LFB_CNTL` counts.
 pub const MAX_PEERS: usize = 8;
@@ -48,6 +49,8 @@ pub(crate) unsafe trait BusBars: Send + Sync {
 pub struct Peer {
     vram: Arc<MmapRegion>,
     bars: Option<Arc<dyn BusBars>>,
+    /// The record that it is in, and its number there.
+    recorded: Option<(Arc<Journal>, u8)>,
 }
 
 impl fmt::Debug for Peer {
@@ -59,7 +62,7 @@ impl fmt::Debug for Peer {
 impl From<Arc<MmapRegion>> for Peer {
     /// A device whose VRAM is on the fabric alone.
     fn from(vram: Arc<MmapRegion>) -> Self {
-        Self { vram, bars: None }
+        Self { vram, bars: None, recorded: None }
     }
 }
 
@@ -67,6 +70,17 @@ impl Peer {
     /// A device whose BARs are on the bus, too.
     pub(crate) fn with_bars(self, bars: Arc<dyn BusBars>) -> Self {
         Self { bars: Some(bars), ..self }
+    }
+
+    /// A device of a record, with its number there.
+    pub(crate) fn of_record(self, recorded: Option<(Arc<Journal>, u8)>) -> Self {
+        Self { recorded, ..self }
+    }
+
+    /// Returns which device of a record it is, if it is one.
+    pub(crate) fn in_record(&self, journal: &Arc<Journal>) -> Option<PeerOf> {
+        let (own, device) = self.recorded.as_ref()?;
+        Arc::ptr_eq(own, journal).then_some(PeerOf { device: *device, bars: self.bars.is_some() })
     }
 
     /// Returns the place of an address on the bus, and the BARs if it is in the doorbells. It is mapped as long as this device has the peer.
@@ -85,6 +99,8 @@ impl Peer {
 #[derive(Debug, Default)]
 pub(super) struct Peers {
     list: RwLock<[Option<Peer>; MAX_PEERS], rank::Peers>,
+    /// True once there is one.
+    any: AtomicBool,
     /// True once one of them is on the bus: nearly all devices are alone, and look at each address of system memory here.
     on_bus: AtomicBool,
 }
@@ -112,17 +128,16 @@ impl Peers {
         Some(place)
     }
 
-    /// Returns the number of the peer whose VRAM has an address on the bus.
-    fn with_vram_at(&self, address: u64) -> Option<u8> {
+    /// Returns the number of the peer whose VRAM has an address on the bus, and the offset there.
+    pub(super) fn vram_at(&self, address: u64) -> Option<(u8, u64)> {
         if !self.on_bus.load(Ordering::Acquire) {
             return None;
         }
         let peers = self.list.read().unwrap_or_else(PoisonError::into_inner);
-        let has = |peer: &Option<Peer>| {
-            let bars = peer.as_ref().and_then(|peer| peer.bars.as_ref());
-            bars.is_some_and(|bars| bars.vram_offset(address).is_some())
-        };
-        peers.iter().position(has).and_then(|number| u8::try_from(number).ok())
+        (0..).zip(peers.iter()).find_map(|(number, peer)| {
+            let offset = peer.as_ref()?.bars.as_ref()?.vram_offset(address)?;
+            Some((number, offset))
+        })
     }
 
     /// Returns the BARs of all peers that are on the bus.
@@ -135,8 +150,11 @@ impl Peers {
     }
 
     fn replace(&self, number: u8, new: Option<Peer>) -> Option<Peer> {
-        if new.as_ref().is_some_and(|peer| peer.bars.is_some()) {
-            self.on_bus.store(true, Ordering::Release);
+        if let Some(peer) = &new {
+            self.any.store(true, Ordering::Release);
+            if peer.bars.is_some() {
+                self.on_bus.store(true, Ordering::Release);
+            }
         }
         let mut peers = self.list.write().unwrap_or_else(PoisonError::into_inner);
         peers.get_mut(usize::from(number)).and_then(|peer| std::mem::replace(peer, new))
@@ -155,13 +173,13 @@ impl Memory {
         match place.aperture {
             Aperture::Local | Aperture::Nowhere => None,
             Aperture::Peer(number) => Some(number),
-            Aperture::System => self.peers.with_vram_at(place.offset),
+            Aperture::System => self.peers.vram_at(place.offset).map(|(number, _)| number),
         }
     }
 
-    /// Returns true if there are other devices on the bus.
+    /// Returns true if there are other devices, on the fabric or on the bus.
     pub(crate) fn has_peers(&self) -> bool {
-        self.peers.on_bus.load(Ordering::Acquire)
+        self.peers.any.load(Ordering::Acquire)
     }
 
     /// Returns true if queues of any other device of the machine have work, which may store to doorbells of this one.

@@ -6,24 +6,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::trace::{Counter, Engine, Job, Kind, Owner, Record};
 
-/// Entries of a record, in order. An entry of the first group begins an operation; the others belong to the
-/// operation before them.
+/// Entries of a record, in order. An entry of the second group begins an operation; those of the next two belong to the
+/// operation before them. Devices have numbers, in the order in which they have begun.
 ///
 /// | entry | is |
 /// | --- | --- |
+/// | `Device` | another device of the machine; the first one is in the head |
 /// | `Turn`, `Call` | the beginning of an operation, which ends before the next one begins |
 /// | `Doorbell`, `Memory`, `Found` | an input: something that a processor has written |
 /// | `Answer`, `Event`, `Check` | an output: the device's reaction, which a replay has to repeat |
-/// | `State`, `End` | the end of the record |
+/// | `State`, `End` | the end of a device's record, and of the whole one |
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) enum Entry {
+    /// Another device begins, of this configuration.
+    Device(#[serde(with = "serde_bytes")] Vec<u8>),
     /// The device serves everything once, and takes some turns at waves.
     Turn {
+        /// Its number.
+        device: u8,
         /// Nanoseconds since the operation before.
         ns: u64,
     },
     /// The host calls the device.
     Call {
+        /// Its number.
+        device: u8,
         /// Nanoseconds since the operation before.
         ns: u64,
         /// Call of the host.
@@ -64,8 +71,10 @@ pub(crate) enum Entry {
         /// The digest.
         memory: u64,
     },
-    /// The digests of the whole device.
+    /// The digests of a whole device.
     State {
+        /// Its number.
+        device: u8,
         /// Of all memory that it has seen.
         memory: u64,
         /// Of everything else.
@@ -120,9 +129,28 @@ pub(crate) enum Call {
         offset: u64,
         writes: u64,
     },
+    /// The bus addresses of VRAM and doorbells, on a host without a bus.
+    Place {
+        vram: u64,
+        doorbells: u64,
+    },
+    /// Another device of the machine is there under this number from now on, or none.
+    Peer {
+        number: u8,
+        peer: Option<PeerOf>,
+    },
     Pause,
     Resume,
     Stop,
+}
+
+/// Another device of a record, as one reaches it.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(crate) struct PeerOf {
+    /// Its number in the record.
+    pub(crate) device: u8,
+    /// True if its BARs are reached, beside VRAM on the fabric.
+    pub(crate) bars: bool,
 }
 
 /// An event of the device. Its time is that of the operation.
@@ -242,21 +270,43 @@ impl fmt::Display for Bytes<'_> {
 /// Bit of a page's number that tells guest memory from VRAM.
 pub(crate) const SYSTEM: u64 = 1 << 63;
 
+/// Unit in a page's number of VRAM of other devices: 1 and their number, as the device reaches them. The device's own has none.
+pub(crate) const OF_PEER: u64 = 1 << 56;
+
 /// Shows a place in a page.
 struct At(u64, u16);
 
 impl fmt::Display for At {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = if self.0 & SYSTEM == 0 { "VRAM" } else { "guest memory" };
-        write!(f, "{kind} {:#x}", ((self.0 & !SYSTEM) << 12).wrapping_add(self.1.into()))
+        if self.0 & SYSTEM != 0 {
+            f.write_str("guest memory")?;
+        } else {
+            match self.0 / OF_PEER {
+                0 => f.write_str("VRAM")?,
+                peer => write!(f, "VRAM of GPU {}", peer - 1)?,
+            }
+        }
+        let page = if self.0 & SYSTEM == 0 { self.0 % OF_PEER } else { self.0 & !SYSTEM };
+        write!(f, " {:#x}", (page << 12).wrapping_add(self.1.into()))
+    }
+}
+
+/// Shows which device it is, unless it is the first one.
+struct Of(u8);
+
+impl fmt::Display for Of {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 { Ok(()) } else { write!(f, " of GPU {}", self.0) }
     }
 }
 
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Turn { .. } => f.write_str("a turn"),
-            Self::Call { call, .. } => write!(f, "{call}"),
+            Self::Device(_) => f.write_str("another GPU"),
+            Self::Turn { device, .. } => write!(f, "a turn{}", Of(*device)),
+            Self::Call { device: 0, call, .. } => write!(f, "{call}"),
+            Self::Call { device, call, .. } => write!(f, "on GPU {device}, {call}"),
             Self::Doorbell { at, value } => write!(f, "a doorbell at {:#x} that is {value:#x}", at * 8),
             Self::Memory { page, runs } => {
                 let first = runs.first();
@@ -270,8 +320,9 @@ impl fmt::Display for Entry {
             Self::Answer(None) => f.write_str("a refusal"),
             Self::Event(event) => write!(f, "the event {event}"),
             Self::Check { memory } => write!(f, "memory with the digest {memory:016x}"),
-            Self::State { memory, rest } => {
-                write!(f, "memory with the digest {memory:016x} and a device with the digest {rest:016x}")
+            Self::State { device, memory, rest } => {
+                let of = Of(*device);
+                write!(f, "memory{of} with the digest {memory:016x} and a device with the digest {rest:016x}")
             }
             Self::End => f.write_str("the end"),
         }
@@ -301,6 +352,13 @@ impl fmt::Display for Call {
             Self::DoorbellWoken { offset, writes } => {
                 write!(f, "{writes} writes to the doorbell at {offset:#x}")
             }
+            Self::Place { vram, doorbells } => {
+                write!(f, "VRAM at {vram:#x} of the bus, and doorbells at {doorbells:#x}")
+            }
+            Self::Peer { number, peer: Some(peer) } => {
+                write!(f, "GPU {} that is reached as number {number}", peer.device)
+            }
+            Self::Peer { number, peer: None } => write!(f, "no GPU that is reached as number {number}"),
             Self::Pause => f.write_str("a pause"),
             Self::Resume => f.write_str("the end of a pause"),
             Self::Stop => f.write_str("the device's end"),

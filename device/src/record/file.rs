@@ -20,7 +20,7 @@ use super::error::RecordError;
 pub(super) const MAGIC: [u8; 8] = *b"belfryRR";
 /// Version of the format and of the behaviour of devices: a new one whenever an entry changes, or a device
 /// reacts differently to the same inputs.
-pub(super) const VERSION: u32 = 7;
+pub(super) const VERSION: u32 = 8;
 /// Bytes of entries that make up a chunk.
 const CHUNK: usize = 256 << 10;
 /// Most bytes of an unpacked chunk.

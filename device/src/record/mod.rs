@@ -1,9 +1,12 @@
-//! Records: every input of a device that is not determined, so that the device alone can repeat its run.
+//! Records: every input of a machine's devices that is not determined, so that the devices alone can repeat their run.
 //!
 //! A recorded device does one thing after the other: it is deterministic, one thread takes its turns, and no
 //! call of the host's comes within a turn. The rest are inputs: the calls of the host and their times, the
 //! clock, and writes of processors to memory and doorbells since the device last read them. A `Journal` has
 //! these as entries, in order, and between them the outputs of the device, which a replay is compared with.
+//!
+//! Several devices have one record and one order: an operation of one of them ends before the next one of any begins. For each device,
+//! stores of the others are inputs, like those of processors.
 //!
 //! | part | file |
 //! | --- | --- |
@@ -12,6 +15,7 @@
 //! | digests of memory and of the device | `digest.rs` |
 //! | events that a replay stops at | `until.rs` |
 //! | errors of a record, and differences of a replay | `error.rs` |
+//! | the order of operations of several devices | `order.rs` |
 //!
 //! Memory is in `memory/mirror.rs`, doorbells are in `doorbell/mirror.rs`, the operations in `device/session.rs` and
 //! `device/replay.rs`.
@@ -20,6 +24,7 @@ mod digest;
 mod entry;
 mod error;
 mod file;
+mod order;
 mod player;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -29,20 +34,20 @@ use std::io::{self, Read, Seek, Write};
 use std::sync::{Arc, PoisonError};
 
 use belfry_isa::exec::Step;
-use belfry_lock::{Mutex, MutexGuard, rank};
+use belfry_lock::{MAX_DEVICES, Mutex, MutexGuard, rank};
 
 use crate::trace::{Engine, Record, TraceSink, WaveId};
 pub use digest::digest;
-pub(crate) use entry::{Call, Entry, Run, SYSTEM};
+pub(crate) use entry::{Call, Entry, OF_PEER, PeerOf, Run, SYSTEM};
 pub use error::{Divergence, RecordError};
 use file::{Reader, Writer};
+pub(crate) use order::{Operation, Order};
 pub(crate) use player::{Place, Player, Progress, Stopped};
 pub use until::{Until, UntilError};
 
-/// Output of a device's record.
+/// Output of a record of the devices of a machine.
 ///
-/// Clones are of one record. It belongs to one device, and is complete when that device was
-/// [stopped](crate::Gpu::stop).
+/// Clones are of one record. It is complete when all devices that have it were [stopped](crate::Gpu::stop), and takes no other one then.
 #[derive(Clone)]
 pub struct Recording(Arc<Journal>);
 
@@ -65,7 +70,7 @@ pub struct Recorded {
     pub bytes: u64,
     /// Bytes before packing.
     pub unpacked: u64,
-    /// True if the device was stopped, which completes the record.
+    /// True if all devices were stopped, which completes the record.
     pub complete: bool,
 }
 
@@ -83,8 +88,9 @@ impl Recording {
     }
 
     fn with(writer: Writer, discards: bool) -> Self {
-        let recorder = Recorder { writer, discards, begun: false, counts: Recorded::default(), error: None };
-        Self(Arc::new(Journal { state: Mutex::new(State::Recording(Box::new(recorder))), recording: true }))
+        let (counts, error) = (Recorded::default(), None);
+        let recorder = Recorder { writer, discards, devices: 0, ended: 0, counts, error };
+        Self(Journal::of(State::Recording(Box::new(recorder)), true))
     }
 
     /// Counts of the record up to now.
@@ -118,8 +124,9 @@ struct Recorder {
     writer: Writer,
     /// True if nothing is written.
     discards: bool,
-    /// True once it belongs to a device.
-    begun: bool,
+    /// Devices that have the record, and those whose part of it has ended.
+    devices: usize,
+    ended: usize,
     counts: Recorded,
     error: Option<io::Error>,
 }
@@ -140,7 +147,7 @@ impl Recorder {
             Entry::Turn { .. } | Entry::Call { .. } => counts.operations += 1,
             Entry::Doorbell { .. } | Entry::Memory { .. } | Entry::Found { .. } => counts.inputs += 1,
             Entry::Event(_) => counts.events += 1,
-            Entry::Answer(_) | Entry::Check { .. } | Entry::State { .. } | Entry::End => {}
+            Entry::Device(_) | Entry::Answer(_) | Entry::Check { .. } | Entry::State { .. } | Entry::End => {}
         }
         if self.error.is_none() && !self.counts.complete && !self.discards {
             let put = self.writer.put(entry);
@@ -158,6 +165,7 @@ enum State {
 pub(crate) struct Journal {
     state: Mutex<State, rank::Journal>,
     recording: bool,
+    order: Order,
 }
 
 impl std::fmt::Debug for Journal {
@@ -173,8 +181,17 @@ impl Journal {
         Ok((Self::playing(Player::new(reader)), config))
     }
 
+    fn of(state: State, recording: bool) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::new(state), recording, order: Order::default() })
+    }
+
     fn playing(player: Player) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::new(State::Playing(Box::new(player))), recording: false })
+        Self::of(State::Playing(Box::new(player)), false)
+    }
+
+    /// The order of the devices' operations.
+    pub(crate) fn order(&self) -> &Order {
+        &self.order
     }
 
     /// Continues this record at another place, for another device: this journal has nothing to compare with
@@ -194,16 +211,23 @@ impl Journal {
         self.recording
     }
 
-    /// Begins the record of a device; `false` if it belongs to another one already.
-    pub(crate) fn begin(&self, config: &[u8]) -> bool {
-        let State::Recording(recorder) = &mut *self.lock() else { return false };
-        if recorder.begun {
-            return false;
+    /// Begins the record of a device between two operations, and returns its number; `None` if the record is complete, and if it has as
+    /// many devices as a machine.
+    pub(crate) fn begin(&self, config: &[u8]) -> Option<u8> {
+        let State::Recording(recorder) = &mut *self.lock() else { return None };
+        if recorder.devices == usize::from(MAX_DEVICES)
+            || recorder.devices > 0 && recorder.ended == recorder.devices
+        {
+            return None;
         }
-        recorder.begun = true;
-        let begun = recorder.writer.begin(config);
-        recorder.keep(begun);
-        true
+        if recorder.devices == 0 {
+            let begun = recorder.writer.begin(config);
+            recorder.keep(begun);
+        } else {
+            recorder.put(&Entry::Device(config.to_vec()));
+        }
+        recorder.devices += 1;
+        u8::try_from(recorder.devices - 1).ok()
     }
 
     /// Writes an operation or an input to the record.
@@ -213,11 +237,15 @@ impl Journal {
         }
     }
 
-    /// Ends the record: nothing is written any more.
+    /// Ends the record of one device. After the last one nothing is written any more.
     pub(crate) fn end(&self) {
         if let State::Recording(recorder) = &mut *self.lock()
             && !recorder.counts.complete
         {
+            recorder.ended += 1;
+            if recorder.ended < recorder.devices {
+                return;
+            }
             recorder.put(&Entry::End);
             let flushed = recorder.writer.flush();
             recorder.keep(flushed);

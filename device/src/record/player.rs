@@ -186,7 +186,9 @@ impl Player {
         }
         match self.peek() {
             Some(Entry::Turn { .. } | Entry::Call { .. }) => {}
-            // Left in place, to be compared with the state of this device.
+            // It is no operation.
+            Some(Entry::Device(_)) => return self.next.take().ok_or(Stopped::AtEnd),
+            // Left in place, to be compared with the state of the device.
             Some(state @ Entry::State { .. }) => return Ok(state.clone()),
             Some(Entry::End) => {
                 self.next = None;
@@ -291,6 +293,11 @@ impl Player {
         let failed = self.failed.take();
         // A record that was cut off after the event to stop at is long enough.
         failed.filter(|failed| !self.reached || !matches!(failed, RecordError::Short { .. }))
+    }
+
+    /// Ends the replay with an error.
+    pub(crate) fn fail(&mut self, error: RecordError) {
+        self.failed.get_or_insert(error);
     }
 
     /// Stops comparing and giving out entries.

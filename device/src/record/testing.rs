@@ -53,6 +53,6 @@ pub(crate) fn record_of(head: &[u8], entries: &[Entry]) -> Vec<u8> {
 pub(crate) fn begun() -> (Recording, File) {
     let file = File::default();
     let recording = Recording::new(file.clone());
-    assert!(recording.journal().begin(&[]));
+    assert_eq!(recording.journal().begin(&[]), Some(0));
     (recording, file)
 }

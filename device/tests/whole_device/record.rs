@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use belfry_device::record::{RecordError, Recorded, Recording, Until};
 use belfry_device::trace::{Record, TraceSink};
-use belfry_device::{GpuConfig, Replay, Replayed};
+use belfry_device::{GpuConfig, Replay, Replayed, TraceSinks};
 
 use crate::save::guest::{Guest, config};
 
@@ -45,9 +45,15 @@ fn recorded() -> (Vec<u8>, Vec<Record>, Recorded) {
     (record, events, recording.recorded().unwrap())
 }
 
+/// Sinks of which the first device's keeps its events there.
+fn sinks(events: &Arc<Events>) -> TraceSinks {
+    let events: Arc<dyn TraceSink> = events.clone();
+    Box::new(move |device| (device == 0).then(|| events.clone()))
+}
+
 fn replay(record: &[u8], until: Option<Until>) -> Result<(Replayed, Vec<Record>), RecordError> {
     let events = Arc::new(Events::default());
-    let mut replay = Replay::open(Cursor::new(record.to_vec()), Some(events.clone()))?;
+    let mut replay = Replay::open(Cursor::new(record.to_vec()), sinks(&events))?;
     let replayed = replay.run(until)?;
     let events = events.0.lock().unwrap().clone();
     Ok((replayed, events))
@@ -86,7 +92,7 @@ fn replay_stops_at_an_event() {
 /// Goes back to events, in this order, with `bytes` bytes of checkpoints; returns the number of checkpoints,
 /// and for each event the result and the operations that it took.
 fn go_back(record: &[u8], bytes: u64, events: &[u64]) -> (usize, Vec<(Replayed, u64)>) {
-    let mut replay = Replay::open(Cursor::new(record.to_vec()), None).unwrap();
+    let mut replay = Replay::open(Cursor::new(record.to_vec()), Box::new(|_| None)).unwrap();
     replay.keep_checkpoints(bytes);
     let whole = replay.run(None).unwrap();
     let kept = replay.checkpoints();
@@ -126,7 +132,7 @@ fn checkpoints_lead_to_the_same_places_on_shorter_ways() {
 fn replay_that_has_stopped_goes_on() {
     let (record, _, said) = recorded();
     let until = |number| Some(Until { kind: None, number });
-    let mut replayed = Replay::open(Cursor::new(record.clone()), None).unwrap();
+    let mut replayed = Replay::open(Cursor::new(record.clone()), Box::new(|_| None)).unwrap();
     for event in [said.events / 3, said.events / 3 * 2] {
         assert_eq!(replayed.run(until(event)).unwrap(), replay(&record, until(event)).unwrap().0);
     }

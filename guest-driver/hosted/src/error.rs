@@ -28,8 +28,8 @@ pub enum Error {
     /// More GPUs were asked for than a machine has.
     #[error("{0} GPUs in one machine: at most {most} reach each other", most = belfry_device::memory::MAX_PEERS)]
     TooManyGpus(usize),
-    /// Several GPUs were asked for of which one explores schedules or is recorded.
-    #[error("schedules are explored and devices are recorded in a machine with one GPU only")]
+    /// Several GPUs were asked for of which one explores schedules.
+    #[error("schedules are explored in a machine with one GPU only")]
     OneGpuOnly,
     /// The driver is not loaded.
     #[error("no driver is loaded")]

@@ -418,8 +418,7 @@ pub(crate) fn assemble(configs: Vec<HostedConfig>) -> Result<Vec<Arc<HostedGpu>>
     let first = configs.first().ok_or(Error::NoGpu)?;
     let (reach, observer, peers) = (first.reach, first.pins.clone(), first.links != Links::None);
     let numa = first.numa;
-    let alone = |config: &HostedConfig| config.gpu.explorer.is_some() || config.gpu.record.is_some();
-    if configs.len() > 1 && configs.iter().any(alone) {
+    if configs.len() > 1 && configs.iter().any(|config| config.gpu.explorer.is_some()) {
         return Err(Error::OneGpuOnly);
     }
     if configs.len() > MAX_PEERS {

@@ -25,7 +25,7 @@ impl HostedMachine {
     /// # Errors
     ///
     /// As [`HostedGpu::new`]; [`Error::NoGpu`] for none, [`Error::TooManyGpus`], [`Error::OneGpuOnly`] for several of which one explores
-    /// schedules or is recorded.
+    /// schedules.
     pub fn new(configs: Vec<HostedConfig>) -> Result<Self, Error> {
         let mut minor = Place::default().render_minor;
         let mut placed = Vec::new();

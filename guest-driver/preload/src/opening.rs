@@ -112,6 +112,8 @@ fn make() -> Result<&'static Gpu, i32> {
         first.pins = Some(notifier.clone());
         watch_first(&mut first.gpu, settings, ring.as_ref());
     }
+    let recording = settings.record.as_deref().and_then(record::start);
+    configs.iter_mut().for_each(|config| config.gpu.record.clone_from(&recording));
     let opened = HostedMachine::placed(configs)
         .and_then(|machine| machine.open_with(node::partition_of).map(|process| (machine, process)));
     let (machine, process) = opened.map_err(|error| {
@@ -154,7 +156,6 @@ fn watch_first(gpu: &mut GpuConfig, settings: &Settings, ring: Option<&Arc<Ring>
     if let Some(faults) = settings.faults.as_deref().and_then(summary::faults) {
         gpu.faults = faults;
     }
-    gpu.record = settings.record.as_deref().and_then(record::start);
     gpu.trace = ring.cloned().map(|ring| ring as Arc<dyn TraceSink>);
 }
 

@@ -1,4 +1,4 @@
-//! The record of this process's GPU: a file in the directory that `belfry exec --record` has named.
+//! The record of this process's GPUs: a file in the directory that `belfry exec --record` has named.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};

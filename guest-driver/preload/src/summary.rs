@@ -46,7 +46,7 @@ impl End {
     }
 }
 
-/// The record of this process's GPU, if it has one.
+/// The record of this process's GPUs, if they have one.
 fn record_of(gpu: &gpu::Gpu) -> Option<RecordOfProcess> {
     let recording = gpu.machine.first().device().config().record.as_ref()?;
     let (said, error) = match recording.recorded() {
@@ -106,10 +106,10 @@ pub(crate) fn write(end: End) {
     inside(|| {
         // Tools look at the first one alone; counters are those of all.
         let device = gpu.machine.first().device();
-        if !matches!(end, End::Lost) {
-            device.end_record();
-        }
         let devices = || gpu.machine.gpus().iter().map(|gpu| gpu.device());
+        if !matches!(end, End::Lost) {
+            devices().for_each(|device| device.end_record());
+        }
         let stats = devices().map(|device| device.stats()).fold(Stats::default(), Stats::plus);
         let mut arguments = std::fs::read("/proc/self/cmdline")
             .unwrap_or_default()

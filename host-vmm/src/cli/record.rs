@@ -13,8 +13,8 @@ use crate::output::note;
 /// A record of a run.
 #[derive(Debug, Default, Args)]
 pub(super) struct RecordArgs {
-    /// Records to a file every input of the GPU that is not determined; `belfry replay` then lets the GPU do the same
-    /// again, alone. While it records, the GPU does one thing after the other, as with --deterministic (seed 0 by
+    /// Records to a file every input of the GPUs that is not determined; `belfry replay` then lets the GPUs do the same
+    /// again, alone. While they are recorded, the GPUs do one thing after the other, as with --deterministic (seed 0 by
     /// default). With --mode kvm every doorbell traps meanwhile.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["sanitize", "trace_isa", "inspect", "gdb", "warm"])]
     record: Option<PathBuf>,
@@ -23,9 +23,9 @@ pub(super) struct RecordArgs {
 /// A record of a server.
 #[derive(Debug, Default, Args)]
 pub(super) struct ServeRecordArgs {
-    /// Records to a file every input of the GPU that is not determined, from the start of the server to its end, for
-    /// all clients that come and go. `belfry replay` then lets the GPU do the same again, alone. While it records,
-    /// the GPU does one thing after the other, as with --deterministic (seed 0 by default).
+    /// Records to a file every input of the GPUs that is not determined, from the start of the server to its end, for
+    /// all clients that come and go. `belfry replay` then lets the GPUs do the same again, alone. While they are recorded,
+    /// the GPUs do one thing after the other, as with --deterministic (seed 0 by default).
     #[arg(long, value_name = "FILE", conflicts_with_all = ["trace_isa", "inspect", "gdb"])]
     record: Option<PathBuf>,
 }
@@ -33,9 +33,9 @@ pub(super) struct ServeRecordArgs {
 /// Records of programs.
 #[derive(Debug, Default, Args)]
 pub(super) struct ExecRecordArgs {
-    /// Records every input of the GPU of each process that is not determined to a file of that folder,
-    /// `PROGRAM-PID.record`; `belfry replay` then lets the GPU do the same again, alone. While it records, the GPU
-    /// does one thing after the other, as with --deterministic (seed 0 by default).
+    /// Records every input of the GPUs of each process that is not determined to a file of that folder,
+    /// `PROGRAM-PID.record`; `belfry replay` then lets the GPUs do the same again, alone. While they are recorded, the GPUs
+    /// do one thing after the other, as with --deterministic (seed 0 by default).
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["sanitize", "inspect", "gdb"])]
     record: Option<PathBuf>,
 }
@@ -73,11 +73,6 @@ pub(super) struct Recorded {
 }
 
 impl RecordArgs {
-    /// Returns true if a record is asked for.
-    pub(super) fn is_asked_for(&self) -> bool {
-        self.record.is_some()
-    }
-
     /// Begins to record a run, if asked to.
     pub(super) fn start(&self) -> anyhow::Result<Option<Recorded>> {
         self.record.as_deref().map(Recorded::begin).transpose()
@@ -85,12 +80,7 @@ impl RecordArgs {
 }
 
 impl ServeRecordArgs {
-    /// Returns true if a record is asked for.
-    pub(super) fn is_asked_for(&self) -> bool {
-        self.record.is_some()
-    }
-
-    /// Begins to record a server's GPU, if asked to.
+    /// Begins to record a server's GPUs, if asked to.
     pub(super) fn start(&self) -> anyhow::Result<Option<Recorded>> {
         self.record.as_deref().map(Recorded::begin).transpose()
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use belfry_device::record::{RecordError, Until};
 use belfry_device::trace::TraceSink;
-use belfry_device::{Replay, Replayed};
+use belfry_device::{Gpu, Replay, Replayed, TraceSinks};
 use belfry_process::files;
 use clap::Args;
 
@@ -17,14 +17,15 @@ use super::inspect::InspectFlags;
 use super::size::parse_size;
 use super::trace::TraceArgs;
 use crate::output::{note, say};
+use crate::trace::of_gpu;
 
-/// Lets the GPU of a record do the same again, alone: without a guest and without a driver.
+/// Lets the GPUs of a record do the same again, alone: without a guest and without a driver.
 ///
 /// The replay compares itself with the record all the time. At a difference it ends with status 1 and prints the
 /// first one.
 #[derive(Debug, Args)]
 pub(super) struct ReplayArgs {
-    /// File that `belfry run --record` or `belfry serve --record` has written.
+    /// File that `--record` of `belfry run`, `belfry serve` or `belfry exec` has written.
     record: PathBuf,
     /// Stops after the turn or call that holds an event, and prints the state of the device: NUMBER, or KIND:NUMBER
     /// as in dispatch:3 or interrupt:5. An unknown kind lists the kinds.
@@ -57,8 +58,16 @@ impl<'a> Replaying<'a> {
         let path = &args.record;
         let name = || path.display().to_string();
         let file = files::open(path).with_context(name)?;
-        let replay = Replay::open(BufReader::new(file), trace).with_context(name)?;
+        let replay = Replay::open(BufReader::new(file), sinks(trace)).with_context(name)?;
         Ok(Self { args, replay })
+    }
+
+    /// Returns the GPU that `--gpu` names.
+    fn looked_at(&self, number: usize) -> anyhow::Result<&Arc<Gpu>> {
+        let gpus = self.replay.gpus();
+        gpus.get(number).with_context(|| {
+            format!("--gpu {number}: {} GPUs, from 0 on, have begun at this point of the record", gpus.len())
+        })
     }
 
     fn run(&mut self, until: Option<Until>) -> anyhow::Result<Replayed> {
@@ -70,6 +79,14 @@ impl<'a> Replaying<'a> {
         let number = before(there, back)?;
         self.replay.back_to(number).with_context(|| self.args.record.display().to_string())
     }
+}
+
+/// Returns the sinks of all GPUs, for one trace.
+fn sinks(trace: Option<Arc<dyn TraceSink>>) -> TraceSinks {
+    Box::new(move |number| {
+        let sink = trace.clone()?;
+        Some(if number == 0 { sink } else { of_gpu(number, sink) })
+    })
 }
 
 /// Returns the number of the event that is `back` events before the replay's.
@@ -140,12 +157,16 @@ pub(super) fn replay(args: &ReplayArgs) -> anyhow::Result<u8> {
         Ok(result) => result,
         Err(error) => return difference(error),
     };
-    for strike in &replaying.replay.gpu().faults().report().strikes {
-        say!("fault: {strike}");
+    for gpu in replaying.replay.gpus() {
+        for strike in &gpu.faults().report().strikes {
+            say!("fault: {strike}");
+        }
     }
     say!("{}", place(&replayed, args.times));
     if !replayed.at_end {
-        say!("{:#x?}", replaying.replay.gpu());
+        for gpu in replaying.replay.gpus() {
+            say!("{gpu:#x?}");
+        }
     }
     match args.inspect.options(&[]) {
         Some(options) => looking_on::look_on(&mut replaying, replayed, &options, !is_traced),

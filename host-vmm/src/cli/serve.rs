@@ -50,11 +50,8 @@ pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
     args.gpu.check_symbols(&args.inspect, false)?;
     let kinds = args.gpu.device.kinds(args.gpus.usual_chip())?;
     let mut config = args.gpu.config(kinds.first().clone())?;
-    let alone = [
-        ("--trace-isa", args.gpu.trace_isa.is_some()),
-        ("--record", args.record.is_asked_for()),
-        ("a plan of faults", !config.faults.is_off()),
-    ];
+    let alone =
+        [("--trace-isa", args.gpu.trace_isa.is_some()), ("a plan of faults", !config.faults.is_off())];
     // Before any file is made.
     let board = args.gpus.machine(&config, &kinds, &alone)?;
     check_guest(&board)?;
@@ -69,12 +66,11 @@ pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
     config.record = recorded.as_ref().map(Recorded::recording);
     let gpus = args.gpus.machine(&config, &kinds, &[])?;
     let sockets = sockets(&std::path::absolute(&args.socket)?, gpus.count());
-    let served = sockets.iter().map(PathBuf::as_path).zip(gpus.all());
-    let mut servers = serve_gpus(served, gpus.links, args.doorbell)?;
+    let offered = sockets.iter().map(PathBuf::as_path).zip(gpus.all());
+    let mut servers = serve_gpus(offered, gpus.links, args.doorbell)?;
     servers.iter_mut().for_each(|server| server.set_client_timeout(Duration::from_secs(args.client_timeout)));
     let stops: Vec<_> = servers.iter().map(Server::stop_handle).collect();
-    // A record is of the only one.
-    let first = Arc::clone(servers.first().context("no GPU to serve")?.function().gpu());
+    let served: Vec<_> = servers.iter().map(|server| Arc::clone(server.function().gpu())).collect();
     let inspect = args.inspect.options(&args.gpu.symbols);
     let looked_at = inspect.and_then(|options| servers.get(options.gpu).zip(Some(options)));
     let _inspector =
@@ -93,8 +89,8 @@ pub(super) fn serve(args: &ServeArgs) -> anyhow::Result<u8> {
     say!("{}", devices.join(" \\\n"));
     let ended = run_all(&mut servers, &stops);
     if let Some(recorded) = recorded {
-        // However the server has ended, the record ends with the device.
-        first.stop();
+        // However the server has ended, the record ends with the devices.
+        served.iter().for_each(|gpu| gpu.stop());
         recorded.finish();
     }
     if let Some(recording) = recording {

@@ -245,7 +245,6 @@ fn several_gpus_are_alike_and_what_looks_at_one_is_refused_by_name() {
         ("--trace-isa", "--trace-isa"),
         ("--sanitize", "--sanitize"),
         ("--profile", "--profile"),
-        ("--record /nowhere/r", "--record"),
         ("--warm", "--snapshot, --from and --warm"),
         ("--schedule preempt:1", "--schedule"),
         ("--chaos 1", "a plan of faults"),

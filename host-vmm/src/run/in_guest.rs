@@ -16,7 +16,8 @@ use belfry_vfio_user::DoorbellMode;
 use super::program::Errand;
 use super::report::{RunReport, from_device, milliseconds};
 use super::{
-    MachineOptions, Mode, PROGRAM_DIRECTORY, RunError, RunOptions, driver_trace, in_process, inspected, warm,
+    Driver, MachineOptions, Mode, PROGRAM_DIRECTORY, RunError, RunOptions, driver_trace, in_process,
+    inspected, stock, warm,
 };
 use crate::doorbell::{self, NoSuchWay};
 use crate::hosted;
@@ -81,7 +82,7 @@ impl Job<'_> {
             Ok(parts) => parts,
             Err(error) => return self.hosted_instead(error, output),
         };
-        // A record is of one GPU: after a guest that does not boot, no other one can be recorded.
+        // A record is of one machine: after a guest that does not boot, no other one can be recorded.
         let is_only_one = self.options.gpus.first.record.is_some();
         let why_not_kvm = match (self.doorbell_on_kvm(), own_machine::usable(self.cache)) {
             (Err(error), _) => error.to_string(),
@@ -169,7 +170,11 @@ impl Job<'_> {
     }
 
     fn parts(&self) -> Result<Parts, RunError> {
-        let image = belfry_image::prepare(self.cache, &PARTS, Freshness::Cached, self.progress);
+        let prepare = match self.options.driver {
+            Driver::Own => belfry_image::prepare,
+            Driver::Stock => belfry_image::prepare_stock,
+        };
+        let image = prepare(self.cache, &PARTS, Freshness::Cached, self.progress);
         let image = image.map_err(RunError::Image)?;
         let Some(root) = &self.options.root else { return Ok(Parts { image, root: None }) };
         let image = belfry_image::with_root(image, self.cache).map_err(RunError::Image)?;
@@ -179,8 +184,9 @@ impl Job<'_> {
 
     /// Runs the examples hosted if no guest is available.
     fn hosted_instead(&self, error: RunError, output: Output<'_>) -> Result<RunReport, RunError> {
-        let asks_for_a_machine =
-            self.options.machine != MachineOptions::default() || self.options.root.is_some();
+        let asks_for_a_machine = self.options.machine != MachineOptions::default()
+            || self.options.root.is_some()
+            || self.options.driver == Driver::Stock;
         if asks_for_a_machine || !belfry_examples::NAMES.contains(&self.program) {
             return Err(error);
         }
@@ -195,7 +201,13 @@ impl Job<'_> {
         let terminal = terminal.map_err(RunError::Terminal)?.map(Arc::new);
         Ok(GuestConfig {
             machine,
-            gpus: self.options.gpus.all(),
+            gpus: self
+                .options
+                .gpus
+                .all()
+                .into_iter()
+                .map(|gpu| stock::gpu(self.options.driver, gpu))
+                .collect(),
             links: self.options.gpus.links,
             cpus: cpus.map_or(default.cpus, u32::from),
             memory: memory.unwrap_or(if self.options.root.is_some() { ROOT_MEMORY } else { default.memory }),
@@ -244,7 +256,7 @@ impl Job<'_> {
             Ok(Booted { guest, mode: Mode::Qemu, accelerator, driver: None })
         };
         match (choose_accelerator(self.cache, &program), accelerator_is_forced()) {
-            // A record is of one GPU, so that a failed boot is not followed by a second one.
+            // A record is of one machine, so that a failed boot is not followed by a second one.
             (Accelerator::Kvm, false) if self.options.gpus.first.record.is_none() => {
                 attempt(Accelerator::Kvm).or_else(|error| {
                     let text = format!("the guest does not boot with KVM, translating instead: {error}");
@@ -311,6 +323,9 @@ impl Job<'_> {
             onlookers.can_save(Source::Machine(Arc::downgrade(&saver)).into_save());
         }
         let driver = driver.map_or_else(|| guest.load_driver(), Ok)?;
+        if self.options.driver == Driver::Stock {
+            guest.check_bound()?;
+        }
         guest.enter_root()?;
         let is_recorded = driver_trace::start(&mut guest, &self.options.gpus.first)?;
         let started = Instant::now();
@@ -347,6 +362,7 @@ impl Job<'_> {
             accelerator: Some(accelerator.to_string()),
             kernel: Some(guest.kernel().to_owned()),
             root: self.options.root.as_ref().map(ToString::to_string),
+            driver: Some(self.options.driver),
             program: self.program.to_owned(),
             arguments: self.arguments.to_vec(),
             exit_status,

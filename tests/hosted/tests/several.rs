@@ -1,9 +1,12 @@
 //! Kernels on each GPU of a machine with several, over the runtime, the driver and the devices.
 
+use std::io::{self, Cursor, Write};
 use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex};
 
 use belfry_device::chip::{MODELS, Model, gfx942, gfx1100, gfx1201};
-use belfry_device::{GpuConfig, Processors, Tier};
+use belfry_device::record::{Recorded, Recording};
+use belfry_device::{GpuConfig, Processors, Replay, Tier};
 use belfry_kfd_hosted::{HostedConfig, HostedMachine, Links};
 use belfry_runtime::{Gpu, Runtime};
 use belfry_runtime_hosted::HostedTransport;
@@ -81,6 +84,54 @@ fn example_of_peers_runs_over_each_kind_of_link_and_on_different_chips() {
     assert!(format!("{without:#}").contains("MAP_MEMORY_TO_GPU failed: Invalid argument"), "{without:?}");
     let alone = of(&[&gfx1100::MODEL], Links::Pcie).unwrap_err();
     assert!(format!("{alone:#}").contains("--gpus 2"), "{alone:?}");
+}
+
+/// A record in memory.
+#[derive(Clone, Default)]
+struct InMemory(Arc<Mutex<Vec<u8>>>);
+
+impl Write for InMemory {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn peers_that_are_recorded_replay_as_one() {
+    for (chips, links) in [
+        (&[&gfx1100::MODEL; 2][..], Links::Pcie),
+        (&[&gfx942::MODEL; 2], Links::Xgmi),
+        (&[&gfx942::MODEL; 3], Links::Pcie),
+        (&[&gfx1201::MODEL, &gfx942::MODEL], Links::Xgmi),
+    ] {
+        let file = InMemory::default();
+        let recording = Recording::new(file.clone());
+        let shape = GpuConfig { cus: 4, vram_size: 64 << 20, ..GpuConfig::default() };
+        let each = chips.iter().map(|chip| {
+            let record = Some(recording.clone());
+            HostedConfig { links, ..GpuConfig { chip, record, ..shape.clone() }.into() }
+        });
+        peers(each.collect()).unwrap_or_else(|error| panic!("{chips:?}, {links}: {error:?}"));
+        let Recorded { operations, inputs, events, complete, .. } = recording.recorded().unwrap();
+        assert!(complete && inputs > 0, "{chips:?}, {links}");
+        let record = file.0.lock().unwrap().clone();
+        let mut first = None;
+        for _ in 0..2 {
+            let mut replay = Replay::open(Cursor::new(record.clone()), Box::new(|_| None)).unwrap();
+            let replayed = replay.run(None).unwrap_or_else(|error| panic!("{chips:?}, {links}: {error}"));
+            assert!(replayed.at_end && replayed.memory != 0);
+            assert_eq!((replayed.operations, replayed.events), (operations, events), "{chips:?}, {links}");
+            assert_eq!(replay.gpus().len(), chips.len());
+            for gpu in replay.gpus() {
+                assert!(gpu.stats().dispatches > 0, "each has run its own");
+            }
+            assert_eq!(*first.get_or_insert(replayed.clone()), replayed);
+        }
+    }
 }
 
 /// Runs a kernel on each of two GPUs that answer each other: in turns each waits for a store of the other one to its memory. Returns the

@@ -1,14 +1,17 @@
 use std::io::Cursor;
 
+use belfry_abi::doorbell::DoorbellOffset;
 use belfry_abi::pci;
 use belfry_isa::lanes::Matrices;
 
 use super::*;
+use crate::chip::gfx942;
 use crate::device::ResetKind;
 use crate::device::save::SavedConfig;
 use crate::error::Error;
+use crate::memory::{Hive, Memory, Physical};
 use crate::record::testing::{File, entries, record_of};
-use crate::record::{Call, Recording, Run, SYSTEM};
+use crate::record::{Call, OF_PEER, Recording, Run, SYSTEM};
 
 const VRAM: u64 = 16 << 20;
 
@@ -25,8 +28,6 @@ fn recorded() -> Vec<u8> {
         interrupts: Arc::new(DropsInterrupts),
     };
     let gpu = Gpu::new(config.clone(), resources()).expect("a device");
-    let second = Gpu::new(config, resources()).map(|_| ());
-    assert!(matches!(second, Err(Error::Recorded)), "{second:?}");
     let mut word = [0; 4];
     gpu.config_read(0, &mut word);
     assert_eq!(&word[..2], &[0x02, 0x10]);
@@ -36,11 +37,13 @@ fn recorded() -> Vec<u8> {
     gpu.reset(ResetKind::Flr);
     gpu.stop();
     assert!(recording.recorded().expect("memory").complete);
+    let late = Gpu::new(config, resources()).map(|_| ());
+    assert!(matches!(late, Err(Error::Recorded)), "{late:?}");
     file.bytes()
 }
 
 fn replay(record: Vec<u8>) -> Result<Replayed, RecordError> {
-    Replay::open(Cursor::new(record), None)?.run(None)
+    Replay::open(Cursor::new(record), Box::new(|_| None))?.run(None)
 }
 
 #[track_caller]
@@ -83,7 +86,7 @@ fn first_difference_is_named() {
 
     let mut other = all.clone();
     let state = find(&|entry| matches!(entry, Entry::State { .. }));
-    other[state] = Entry::State { memory: 1, rest: 2 };
+    other[state] = Entry::State { device: 0, memory: 1, rest: 2 };
     assert!(differs(record_of(&head, &other)).expected.contains("0000000000000002"));
 }
 
@@ -130,14 +133,17 @@ fn entries_that_no_device_has_written_do_no_harm() {
         Call::ConfigRead { offset: u64::MAX, len: u32::MAX },
         Call::ConfigWrite { offset: u64::MAX, data: vec![1; 5000] },
         Call::DoorbellWoken { offset: u64::MAX, writes: u64::MAX },
+        Call::Place { vram: u64::MAX, doorbells: u64::MAX - 1 },
+        Call::Peer { number: 1, peer: Some(PeerOf { device: 0, bars: true }) },
+        Call::Peer { number: u8::MAX, peer: Some(PeerOf { device: u8::MAX, bars: false }) },
         Call::Resume,
         Call::Pause,
         Call::Stop,
         Call::Stop,
     ] {
-        let call = Entry::Call { ns: u64::MAX, call };
+        let call = Entry::Call { device: 0, ns: u64::MAX, call };
         let doorbell = Entry::Doorbell { at: u64::MAX, value: 1 };
-        let with = [&all[..2], &[call.clone(), doorbell, Entry::Turn { ns: u64::MAX }]].concat();
+        let with = [&all[..2], &[call.clone(), doorbell, Entry::Turn { device: 0, ns: u64::MAX }]].concat();
         replay(record_of(&head, &with)).expect_err(&call.to_string());
     }
 }
@@ -151,4 +157,126 @@ fn damage_is_an_error_wherever_it_is() {
         other[at] ^= 0x41;
         replay(other).expect_err("a byte is another one");
     }
+}
+
+/// A hive of two devices that have one record.
+struct Pair {
+    gpus: [Arc<Gpu>; 2],
+    file: File,
+}
+
+/// Addresses of the second device's BARs on the bus.
+const SECOND_VRAM: u64 = 0x40_0000_0000;
+const SECOND_DOORBELLS: u64 = 0x50_0000_0000;
+
+fn pair() -> Pair {
+    let file = File::default();
+    let recording = Recording::new(file.clone());
+    let places = Hive::places(0, &[(0, VRAM), (1, VRAM)]).expect("two devices");
+    let region = |size: u64| MmapRegion::new(size as usize).expect("anonymous memory");
+    let gpus = [0u8, 1].map(|number| {
+        let config = GpuConfig {
+            chip: &gfx942::MODEL,
+            vram_size: VRAM,
+            number,
+            hive: Some(places[usize::from(number)]),
+            record: Some(recording.clone()),
+            ..GpuConfig::default()
+        };
+        let resources = Resources {
+            vram: region(VRAM),
+            doorbells: region(pci::DOORBELL_BAR_SIZE),
+            system: GuestMemoryAtomic::new(GuestMemoryMmap::new()),
+            interrupts: Arc::new(DropsInterrupts),
+        };
+        Gpu::new(config, resources).expect("a device")
+    });
+    gpus[1].place_bars(SECOND_VRAM, SECOND_DOORBELLS);
+    Gpu::connect(&gpus.each_ref().map(|gpu| &**gpu)).expect("two devices");
+    Pair { gpus, file }
+}
+
+/// Has a device access memory in an operation of its own, as its waves do.
+fn in_operation<R>(gpu: &Gpu, access: impl FnOnce(&Memory) -> R) -> R {
+    let _on = gpu.on_device();
+    let session = gpu.session.as_ref().expect("it is recorded");
+    let begin = |ns| Entry::Turn { device: session.in_record().1, ns };
+    session.operate(gpu, begin, || access(&gpu.memory))
+}
+
+#[test]
+fn stores_of_the_others_are_inputs_of_each_device_of_a_record() {
+    let Pair { gpus, file } = pair();
+    let [first, second] = &gpus;
+    let there = Physical::peer(1, 0x3008);
+    in_operation(first, |memory| memory.store_u64(there, 7)).expect("the second one's VRAM");
+    assert_eq!(in_operation(second, |memory| memory.load_u64(Physical::local(0x3008))), Ok(7));
+    in_operation(second, |memory| memory.fetch_add_u64(Physical::local(0x3008), 2)).expect("its own");
+    assert_eq!(in_operation(first, |memory| memory.load_u64(there)), Ok(9));
+    let on_bus = Physical::system(SECOND_VRAM + 0x3008);
+    assert_eq!(in_operation(first, |memory| memory.fetch_add_u64(on_bus, 1)), Ok(9), "on the bus as well");
+    assert_eq!(in_operation(second, |memory| memory.load_u64(Physical::local(0x3008))), Ok(10));
+    in_operation(first, |memory| memory.load_u64(Physical::peer(2, 0))).expect_err("there is no third one");
+    // Doorbells of the other are the host's.
+    let doorbell = Physical::system(SECOND_DOORBELLS + 16);
+    in_operation(first, |memory| memory.store_u64(doorbell, 5)).expect("a doorbell of the second one");
+    assert_eq!(in_operation(second, |memory| memory.load_u64(doorbell)), Ok(5));
+    assert_eq!(second.doorbells.load(DoorbellOffset::from_bytes(16)), 0, "no queue listens there");
+    gpus.iter().for_each(|gpu| gpu.stop());
+    let (_, all) = entries(&file.bytes());
+    let written = |page: u64, at: u16, byte: u8| {
+        let runs = vec![Run { at, bytes: vec![byte] }];
+        all.contains(&Entry::Memory { page, runs })
+    };
+    assert!(written(3, 8, 7), "the first one's store, as the second one finds it");
+    assert!(written(OF_PEER * 2 + 3, 8, 9), "the second one's, as the first one finds it");
+    assert!(written(3, 8, 10) && written(SYSTEM | (SECOND_DOORBELLS >> 12), 16, 5));
+    assert_eq!(all.iter().filter(|entry| matches!(entry, Entry::Device(_))).count(), 1);
+}
+
+#[test]
+fn devices_of_a_record_replay_as_one() {
+    let Pair { gpus, file } = pair();
+    for (number, gpu) in gpus.iter().enumerate() {
+        let mut word = [0; 4];
+        gpu.config_read(0, &mut word);
+        gpu.bar_read(pci::BAR_REGISTERS, 0, &mut word).expect("a register");
+        gpu.reset(ResetKind::Flr);
+        gpu.set_peer(1 - number as u8, None).expect("a number of the fabric");
+        gpu.set_peer(8, None).expect_err("no number of the fabric");
+    }
+    gpus[1].config_write(4, &[6, 0]);
+    gpus[0].end_record();
+    gpus[1].stop();
+    drop(gpus);
+    let record = file.bytes();
+    let first = replay(record.clone()).expect("the same");
+    assert!(first.at_end && first.events >= 2, "{first:?}");
+    assert_eq!(replay(record.clone()).expect("the same"), first);
+    let mut replayed = Replay::open(Cursor::new(record.clone()), Box::new(|_| None)).expect("a record");
+    replayed.keep_checkpoints(1 << 30);
+    replayed.run(None).expect("the same");
+    let devices =
+        |replayed: &Replay| replayed.gpus().iter().map(|gpu| gpu.config().number).collect::<Vec<_>>();
+    assert_eq!((devices(&replayed), replayed.checkpoints()), (vec![0, 1], 0));
+    assert!(!replayed.back_to(1).expect("from the beginning").at_end);
+    assert_eq!(replayed.run(None).expect("the same"), first);
+    assert_eq!(devices(&replayed), [0, 1]);
+    // Which device does an operation is compared, too.
+    let (head, all) = entries(&record);
+    let of_second =
+        |entry: &Entry| matches!(entry, Entry::Call { device: 1, call: Call::ConfigWrite { .. }, .. });
+    let write = all.iter().position(of_second).expect("a write");
+    for (device, error) in [(0, "differs"), (2, "GPU 2, which has not begun")] {
+        let mut other = all.clone();
+        other[write] = Entry::Call { device, ns: 0, call: Call::ConfigWrite { offset: 4, data: vec![6, 0] } };
+        let said = replay(record_of(&head, &other)).expect_err("another device").to_string();
+        assert!(said.contains(error), "{said}");
+    }
+    let another = Entry::Device(head.clone());
+    let many = [vec![another; 8], all.clone()].concat();
+    let said = replay(record_of(&head, &many)).expect_err("nine").to_string();
+    assert!(said.contains("more than a machine has"), "{said}");
+    let said = replay(record_of(&head, &[vec![Entry::Device(vec![1])], all].concat())).expect_err("damage");
+    assert!(matches!(said, RecordError::Damaged { .. }), "{said}");
 }

@@ -22,7 +22,6 @@ pub(super) fn offered(args: &ExecArgs, gpu: &GpuConfig, kinds: &Kinds) -> anyhow
         ("--sanitize", args.sanitize.is_asked_for()),
         ("--profile", args.profile.is_asked_for()),
         ("--trace", args.trace.is_asked_for()),
-        ("--record", args.record.folder().is_some()),
         ("--costs", args.costs),
         ("a plan of faults", !gpu.faults.is_off()),
     ];
@@ -137,7 +136,6 @@ mod tests {
             (&["--sanitize"][..], GpuConfig::default(), "--sanitize"),
             (&["--profile"], GpuConfig::default(), "--profile"),
             (&["--trace", "/nowhere/trace"], GpuConfig::default(), "--trace"),
-            (&["--record", "/nowhere/records"], GpuConfig::default(), "--record"),
             (&["--json", "--costs"], GpuConfig::default(), "--costs"),
             (&[], GpuConfig { faults, ..GpuConfig::default() }, "a plan of faults"),
         ] {

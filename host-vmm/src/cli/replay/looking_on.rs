@@ -107,7 +107,7 @@ pub(super) fn look_on(
 ) -> anyhow::Result<u8> {
     let told = listen(goes_on)?;
     loop {
-        let onlookers = look_at(replaying.replay.gpu(), options)?;
+        let onlookers = look_at(replaying.looked_at(options.gpu)?, options)?;
         let wishes = if goes_on { format!(", say {WISHES}") } else { String::new() };
         note!("belfry: look at it with `belfry inspect {}`{wishes}; Ctrl-C ends this", std::process::id());
         let wish = next_wish(&told);
