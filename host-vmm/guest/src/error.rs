@@ -106,6 +106,16 @@ pub enum GuestError {
         /// Message that came.
         what: String,
     },
+    /// The driver was loaded, and has not taken the GPU.
+    #[error(
+        "the kernel's own driver did not take GPU {gpu}, which has no render node of it; its last words:{log}"
+    )]
+    NotBound {
+        /// Number of the GPU.
+        gpu: usize,
+        /// End of the kernel's log.
+        log: Console,
+    },
     /// A snapshot without a note for the program that goes on with its guest.
     #[error("the snapshot does not say what its guest does")]
     NotKept,

@@ -1,5 +1,6 @@
 //! A booted guest, and all requests to it.
 
+mod bound;
 mod driver_trace;
 mod kept;
 mod pending;

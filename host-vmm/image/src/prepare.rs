@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use super::artifacts::{self, Kernel};
 use super::cache::{Cache, CacheError};
 use super::fetch::FetchError;
+use super::firmware;
 use super::freshness::Freshness;
-use super::guest::GuestImage;
+use super::guest::{GuestImage, InitramfsFile};
 use super::module::{self, ModuleError, ModuleInputs};
 use super::module_files::{ModuleFileError, load_order, stock_modules};
 use super::packed::{self, PackedError};
-use super::parts::{AbsentPart, Parts};
+use super::parts::{self, AbsentPart, Parts};
 use super::programs;
 use super::progress::Progress;
 use super::rootfs;
@@ -20,6 +21,9 @@ const SHARE_MODULES: [&str; 2] = ["9pnet_virtio", "9p"];
 
 /// Modules of the stock kernel for network cards.
 const NETWORK_MODULES: [&str; 1] = ["virtio_net"];
+
+/// Directory of an initramfs in which the kernel looks for firmware.
+const FIRMWARE: &str = "/lib/firmware";
 
 /// Why a guest could not be put together.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +43,9 @@ pub enum ImageError {
     /// The packed guest in use has nothing for a root file system.
     #[error("{variable} names a packed guest, which has no modules for disks with a root file system; unset it", variable = packed::VARIABLE)]
     PackedRoot,
+    /// The packed guest in use has a driver already.
+    #[error("{variable} names a packed guest, which has Belfry's driver; unset it for the kernel's own", variable = packed::VARIABLE)]
+    PackedDriver,
     /// The packed guest in use is none.
     #[error(transparent)]
     Packed(#[from] PackedError),
@@ -69,6 +76,32 @@ pub fn prepare(
     roots.push(driver);
     let modules = load_order(cache, &kernel, &roots)?;
     Ok(GuestImage { kernel, modules, programs, files: Vec::new() })
+}
+
+/// As [`prepare`], with the kernel's own driver instead of Belfry's, and with its firmware files ([`firmware::stubs`]).
+///
+/// # Errors
+///
+/// Parts that cannot be fetched or read; a packed guest.
+pub fn prepare_stock(
+    cache: &Cache,
+    parts: &Parts,
+    freshness: Freshness,
+    progress: &Progress,
+) -> Result<GuestImage, ImageError> {
+    if packed::directory().is_some() {
+        return Err(ImageError::PackedDriver);
+    }
+    let kernel = artifacts::kernel(cache, freshness, progress)?;
+    let programs = programs::obtain(cache, parts)?;
+    let modules = stock_modules(cache, &kernel, &["virtio_blk", "amdgpu"])?;
+    let files = firmware::stubs().into_iter().map(|stub| {
+        let name = format!("firmware-{}", stub.name.replace('/', "-"));
+        let host = parts::publish(cache, &name, &stub.content)?;
+        Ok(InitramfsFile { guest: format!("{FIRMWARE}/{}", stub.name), mode: 0o644, host })
+    });
+    let files = files.collect::<Result<_, CacheError>>()?;
+    Ok(GuestImage { kernel, modules, programs, files })
 }
 
 /// Adds the modules that a root file system on a disk needs ([`rootfs::Root`]), shared folders and the network.
