@@ -13,6 +13,7 @@
 //! | snapshots of guests that have booted | `warm.rs` |
 //! | a disk with a system of its own | `system.rs` |
 //! | events of a guest's driver in a trace | `driver_trace.rs` |
+//! | the kernel's own driver | `stock.rs` |
 
 mod alone;
 mod boot_loader;
@@ -24,6 +25,7 @@ mod program;
 pub(crate) mod report;
 mod resumed;
 mod snapshots;
+mod stock;
 mod system;
 mod warm;
 
@@ -81,6 +83,17 @@ pub enum GuestKind {
     Debian,
     /// A kernel that drives the GPU by itself, in a fraction of a second; takes no program.
     BareMetal,
+}
+
+/// Driver of the GPU in a guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Driver {
+    /// Belfry's, built for the guest's kernel.
+    #[default]
+    Own,
+    /// The kernel's own `amdgpu`, unmodified and without parameters; how far it gets is in docs/stock-driver.md.
+    Stock,
 }
 
 /// Program of an interactive guest if none is named: the better shell of those that are there, as at a login.
@@ -150,6 +163,8 @@ pub struct RunOptions {
     pub mode: Mode,
     /// Kind of guest, if there is one.
     pub guest: GuestKind,
+    /// Driver of the GPU in the guest.
+    pub driver: Driver,
     /// The program's name or path, and its arguments; empty for [`DEFAULT_PROGRAM`].
     pub program: Vec<String>,
     /// The suite of belfry's that the program is, if it is one; it runs in a guest with a root file system.
@@ -193,6 +208,7 @@ impl Default for RunOptions {
         Self {
             mode: Mode::Auto,
             guest: GuestKind::Debian,
+            driver: Driver::Own,
             program: Vec::new(),
             suite: None,
             gpus: Gpus::default(),
@@ -338,6 +354,7 @@ pub fn run(
         return snapshots::go_on(options, file, output);
     }
     snapshots::check(options)?;
+    stock::check(options)?;
     if let Some(disk) = &options.system {
         return system::run(options, disk, progress, output);
     }

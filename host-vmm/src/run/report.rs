@@ -9,7 +9,7 @@ pub(super) use belfry_report::milliseconds;
 pub use belfry_report::{Doorbells, Unmodelled};
 use serde::Serialize;
 
-use super::Mode;
+use super::{Driver, Mode};
 
 /// Results of a run; `--json` prints them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -22,6 +22,8 @@ pub struct RunReport {
     pub kernel: Option<String>,
     /// The image or path of the guest's root file system, if it had one.
     pub root: Option<String>,
+    /// Driver that has taken the GPU of a guest, if there was one that a host chooses.
+    pub driver: Option<Driver>,
     /// The program's name or path.
     pub program: String,
     /// Its arguments.
@@ -94,6 +96,7 @@ pub(super) fn from_device(stats: &Stats, unmodelled: Vec<(String, u64, u64)>) ->
         accelerator: None,
         kernel: None,
         root: None,
+        driver: None,
         program: String::new(),
         arguments: Vec::new(),
         exit_status: 0,
@@ -173,6 +176,9 @@ impl std::fmt::Display for RunReport {
             "  work         {} dispatches, {} waves, {} wave instructions",
             self.dispatches, self.waves, self.wave_instructions
         )?;
+        if self.driver == Some(Driver::Stock) {
+            writeln!(f, "  driver       the kernel's own amdgpu")?;
+        }
         let Doorbells { trapped, woken, polled } = self.doorbells;
         writeln!(f, "  doorbells    {trapped} trapped, {woken} woken, {polled} polled")?;
         write!(f, "  page walks   {}\n  interrupts   {}", self.page_walks, self.interrupts)?;
