@@ -47,11 +47,13 @@ fn matrix_runs_reports_and_goes_on_where_it_was() {
     fs::write(folder.join("m.toml"), FILE).unwrap();
     let run = |more: &[&str]| {
         let output = belfry(folder, &[&["matrix", "m.toml", "--json"], more].concat());
-        let json: Value = serde_json::from_str(&text(&output.stdout)).unwrap_or_else(|error| panic!("{error}: {output:?}"));
+        let json: Value =
+            serde_json::from_str(&text(&output.stdout)).unwrap_or_else(|error| panic!("{error}: {output:?}"));
         assert_eq!(output.status.code(), Some(1), "{json:#}");
         json
     };
-    let count = |json: &Value| ["passed", "failed", "absent", "missing"].map(|end| json[end].as_u64().unwrap());
+    let count =
+        |json: &Value| ["passed", "failed", "absent", "missing"].map(|end| json[end].as_u64().unwrap());
 
     let first = run(&["--shard", "1/2"]);
     assert_eq!(count(&first).iter().sum::<u64>(), 4, "{first:#}");
@@ -71,7 +73,10 @@ fn matrix_runs_reports_and_goes_on_where_it_was() {
     let junit = fs::read_to_string(folder.join("r.xml")).unwrap();
     assert!(junit.contains("tests=\"8\" failures=\"1\" errors=\"0\" skipped=\"2\""), "{junit}");
     let page = fs::read_to_string(folder.join("r.html")).unwrap();
-    assert!(page.contains("<h1>Three &lt;ends&gt;</h1>") && page.contains("5 passed, 1 failed, 2 absent"), "{page}");
+    assert!(
+        page.contains("<h1>Three &lt;ends&gt;</h1>") && page.contains("5 passed, 1 failed, 2 absent"),
+        "{page}"
+    );
 }
 
 /// Stands in for Slurm: it runs the tasks of an array one after the other, and loses one of them the first time.
@@ -96,9 +101,20 @@ fn slurm_runs_the_cells_and_those_of_a_node_that_died_again() {
     fs::write(folder.join("m.toml"), FILE).unwrap();
     fs::write(folder.join("sbatch"), SBATCH).unwrap();
     fs::set_permissions(folder.join("sbatch"), fs::Permissions::from_mode(0o755)).unwrap();
-    let path = std::env::join_paths([folder.to_owned()].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())));
+    let path = std::env::join_paths(
+        [folder.to_owned()].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
+    );
     let output = Command::new(env!("CARGO_BIN_EXE_belfry"))
-        .args(["matrix", "m.toml", "--engine", "slurm", "--sbatch=--partition=short", "--no-records", "--out", "o"])
+        .args([
+            "matrix",
+            "m.toml",
+            "--engine",
+            "slurm",
+            "--sbatch=--partition=short",
+            "--no-records",
+            "--out",
+            "o",
+        ])
         .current_dir(folder)
         .env("PATH", path.unwrap())
         .env("LIST", folder.join("list"))
@@ -133,7 +149,8 @@ fn mistakes_are_named_before_anything_runs() {
         let said = text(&output.stderr);
         assert!(said.contains(part), "{arguments:?}: {said}");
     }
-    let output = belfry(folder, &["matrix", "m.toml", "--emit", "kubernetes", "--container-image", "belfry:1"]);
+    let output =
+        belfry(folder, &["matrix", "m.toml", "--emit", "kubernetes", "--container-image", "belfry:1"]);
     let list: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(list["items"][2]["spec"]["completions"], 8);
 }

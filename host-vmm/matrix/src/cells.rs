@@ -171,9 +171,12 @@ impl Values<'_> {
         };
         let mut option = |name: &str, value: &str| arguments.extend([name.to_owned(), value.to_owned()]);
         option("--chip", self.chip);
-        for (name, value) in
-            [("--image", self.image), ("--gpus", self.gpus), ("--deterministic", self.seed), ("--chaos", self.chaos)]
-        {
+        for (name, value) in [
+            ("--image", self.image),
+            ("--gpus", self.gpus),
+            ("--deterministic", self.seed),
+            ("--chaos", self.chaos),
+        ] {
             if let Some(value) = value {
                 option(name, value);
             }
@@ -193,19 +196,29 @@ impl Values<'_> {
     }
 
     fn rest(&self) -> String {
-        let values =
-            [("", self.image), ("gpus=", self.gpus), ("seed=", self.seed), ("fault=", self.fault), ("chaos=", self.chaos)];
+        let values = [
+            ("", self.image),
+            ("gpus=", self.gpus),
+            ("seed=", self.seed),
+            ("fault=", self.fault),
+            ("chaos=", self.chaos),
+        ];
         let texts = values.into_iter().filter_map(|(name, value)| {
             let value = value.as_ref()?;
             // A plan has blanks; an empty one is a value as well.
-            let value = if value.is_empty() { "none".to_owned() } else { value.split_whitespace().collect::<Vec<_>>().join("+") };
+            let value = if value.is_empty() {
+                "none".to_owned()
+            } else {
+                value.split_whitespace().collect::<Vec<_>>().join("+")
+            };
             Some(format!("{name}{value}"))
         });
         texts.collect::<Vec<_>>().join(" ")
     }
 
     fn absent(&self, program: &Program) -> Option<String> {
-        let matches = |wanted: &Option<String>, value: Option<&str>| wanted.as_deref().is_none_or(|w| value == Some(w));
+        let matches =
+            |wanted: &Option<String>, value: Option<&str>| wanted.as_deref().is_none_or(|w| value == Some(w));
         let absent = program.absent.iter().find(|absent| {
             matches(&absent.chip, Some(self.chip))
                 && matches(&absent.image, self.image.as_deref())
@@ -227,8 +240,10 @@ fn contents(matrix: &Matrix, program: &Program) -> Result<String, CellsError> {
     let named = program.files.iter().map(|path| matrix.base.join(path));
     let mut hash = Sha256::new();
     for path in own.into_iter().chain(named) {
-        let digest = digest(&path).map_err(|error| {
-            CellsError::Unreadable { program: program.name.clone(), path: path.clone(), error }
+        let digest = digest(&path).map_err(|error| CellsError::Unreadable {
+            program: program.name.clone(),
+            path: path.clone(),
+            error,
         })?;
         hash.update(digest);
     }
@@ -289,7 +304,11 @@ mod tests {
         let key = |build: &Build| cells(&matrix, build).unwrap()[0].key.clone();
         let image = |name: &str| BTreeMap::from([("rocm".to_owned(), name.to_owned())]);
         let first = Build { binary: "1".into(), images: image("a") };
-        let keys = [key(&first), key(&Build { binary: "2".into(), ..first.clone() }), key(&Build { images: image("b"), ..first.clone() })];
+        let keys = [
+            key(&first),
+            key(&Build { binary: "2".into(), ..first.clone() }),
+            key(&Build { images: image("b"), ..first.clone() }),
+        ];
         assert_eq!(keys[0], key(&first));
         std::fs::write(folder.path().join("prog"), "two").unwrap();
         let all: std::collections::BTreeSet<_> = keys.into_iter().chain([key(&first)]).collect();
@@ -300,7 +319,9 @@ mod tests {
     fn a_matrix_of_too_many_cells_and_a_missing_program_are_errors() {
         let seeds = (0..1001).map(|seed| seed.to_string()).collect::<Vec<_>>().join(",");
         let chaos = (0..1000).map(|seed| format!("\"{seed}\"")).collect::<Vec<_>>().join(",");
-        let (_folder, many) = matrix(&format!("[[program]]\nname = \"p\"\nrun = [\"p\"]\nseed = [{seeds}]\nchaos = [{chaos}]\n"));
+        let (_folder, many) = matrix(&format!(
+            "[[program]]\nname = \"p\"\nrun = [\"p\"]\nseed = [{seeds}]\nchaos = [{chaos}]\n"
+        ));
         assert!(matches!(cells(&many, &Build::default()), Err(CellsError::TooMany)));
         let (_folder, missing) = matrix("[[program]]\nname = \"p\"\nrun = [\"./other\"]\n");
         let error = cells(&missing, &Build::default()).unwrap_err().to_string();

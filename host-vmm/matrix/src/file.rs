@@ -258,7 +258,9 @@ fn duration(text: &str) -> Result<Duration, Wrong> {
     let seconds = number(text, &[("s", 1), ("m", 60), ("h", 3600)]);
     match seconds {
         Some(seconds @ 1..=604_800) => Ok(Duration::from_secs(seconds)),
-        _ => Err(Wrong::Invalid(format!("limit = {text:?}: say it as \"90s\", \"10m\" or \"2h\", a week at most"))),
+        _ => Err(Wrong::Invalid(format!(
+            "limit = {text:?}: say it as \"90s\", \"10m\" or \"2h\", a week at most"
+        ))),
     }
 }
 
@@ -271,7 +273,8 @@ fn size(text: &str) -> Result<u64, Wrong> {
 }
 
 fn number(text: &str, units: &[(&str, u64)]) -> Option<u64> {
-    let (digits, factor) = units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)))?;
+    let (digits, factor) =
+        units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)))?;
     digits.parse::<u64>().ok()?.checked_mul(*factor)
 }
 
@@ -289,9 +292,15 @@ mod tests {
     #[test]
     fn values_that_are_left_out_have_their_defaults() {
         let matrix = parse("[[program]]\nname = \"a\"\nrun = [\"b\"]\n").unwrap();
-        assert_eq!((matrix.title.as_str(), matrix.limit.as_secs(), matrix.memory, matrix.processors), ("m", 600, 1 << 30, 1));
+        assert_eq!(
+            (matrix.title.as_str(), matrix.limit.as_secs(), matrix.memory, matrix.processors),
+            ("m", 600, 1 << 30, 1)
+        );
         let program = &matrix.programs[0];
-        assert_eq!((program.mode, &program.chip[..], program.expect), (Mode::Exec, &["gfx1100".to_owned()][..], 0));
+        assert_eq!(
+            (program.mode, &program.chip[..], program.expect),
+            (Mode::Exec, &["gfx1100".to_owned()][..], 0)
+        );
     }
 
     #[test]

@@ -28,7 +28,8 @@ impl Job {
     pub fn objects(&self, matrix: &Matrix) -> Value {
         let labels = json!({ "app.kubernetes.io/name": NAME });
         let metadata = json!({ "name": NAME, "labels": labels });
-        let mut arguments: Vec<String> = ["matrix", "/matrix/matrix.toml", "--out", "/results"].map(Into::into).into();
+        let mut arguments: Vec<String> =
+            ["matrix", "/matrix/matrix.toml", "--out", "/results"].map(Into::into).into();
         // Kubernetes puts the pod's index there, which counts from 0.
         arguments.extend(["--index".into(), format!("$(JOB_COMPLETION_INDEX)/{}", self.shards)]);
         arguments.extend(self.options.iter().cloned());
@@ -106,7 +107,8 @@ mod tests {
             programs: Vec::new(),
             text: "[[program]]".into(),
         };
-        let job = Job { image: "belfry:1".into(), shards: 8, parallelism: 4, options: vec!["--no-records".into()] };
+        let job =
+            Job { image: "belfry:1".into(), shards: 8, parallelism: 4, options: vec!["--no-records".into()] };
         let objects = job.objects(&matrix);
         let spec = &objects["items"][2]["spec"];
         assert_eq!((&spec["completions"], &spec["parallelism"]), (&json!(8), &json!(4)));

@@ -40,8 +40,10 @@ pub struct Runner {
 /// Returns the number of cells that fit the processors and the free memory of this machine, at least 1.
 #[must_use]
 pub fn fitting(matrix: &Matrix) -> usize {
-    let processors = thread::available_parallelism().map_or(1, usize::from) / matrix.processors.max(1) as usize;
-    let memory = free_memory().map_or(usize::MAX, |free| usize::try_from(free / matrix.memory.max(1)).unwrap_or(usize::MAX));
+    let processors =
+        thread::available_parallelism().map_or(1, usize::from) / matrix.processors.max(1) as usize;
+    let memory = free_memory()
+        .map_or(usize::MAX, |free| usize::try_from(free / matrix.memory.max(1)).unwrap_or(usize::MAX));
     processors.min(memory).max(1)
 }
 
@@ -280,14 +282,20 @@ fn tail(bytes: &[u8]) -> String {
     }
 }
 
-fn judge(status: Result<Option<ExitStatus>, String>, expect: u8, limit: Duration) -> (Outcome, Option<String>) {
+fn judge(
+    status: Result<Option<ExitStatus>, String>,
+    expect: u8,
+    limit: Duration,
+) -> (Outcome, Option<String>) {
     match status {
         Err(error) => (Outcome::Failed, Some(error)),
         Ok(None) => (Outcome::TimedOut, Some(format!("it was killed after {} s", limit.as_secs()))),
         Ok(Some(status)) => match (status.code(), status.signal()) {
             (Some(code), _) if code == i32::from(expect) => (Outcome::Passed, None),
             (Some(code), _) => (Outcome::Failed, Some(format!("exit status {code} instead of {expect}"))),
-            (None, signal) => (Outcome::Failed, Some(format!("ended by signal {}", signal.unwrap_or_default()))),
+            (None, signal) => {
+                (Outcome::Failed, Some(format!("ended by signal {}", signal.unwrap_or_default())))
+            }
         },
     }
 }
@@ -325,7 +333,10 @@ mod tests {
     fn status_decides_and_the_output_is_kept() {
         let Stage { folder: _folder, runner, results } = stage("echo out; echo err >&2; exit $1");
         let passed = runner.run(&with_arguments("a", &["0"]), &results).unwrap();
-        assert_eq!((passed.outcome, passed.output.as_str(), passed.record), (Outcome::Passed, "out\nerr\n", None));
+        assert_eq!(
+            (passed.outcome, passed.output.as_str(), passed.record),
+            (Outcome::Passed, "out\nerr\n", None)
+        );
         let expected = Cell { expect: 3, ..with_arguments("b", &["3"]) };
         assert_eq!(runner.run(&expected, &results).unwrap().outcome, Outcome::Passed);
         let failed = runner.run(&with_arguments("c", &["3"]), &results).unwrap();
@@ -337,7 +348,8 @@ mod tests {
 
     #[test]
     fn cell_that_fails_leaves_a_record() {
-        let Stage { folder: _folder, runner, results } = stage("[ $1 = --record ] && echo recorded >$2; kill -9 $$");
+        let Stage { folder: _folder, runner, results } =
+            stage("[ $1 = --record ] && echo recorded >$2; kill -9 $$");
         let failed = runner.run(&cell("a"), &results).unwrap();
         let why = "ended by signal 9; it failed again when it was recorded";
         assert_eq!((failed.why.as_deref(), failed.record.as_deref()), (Some(why), Some("a.record")));
@@ -370,9 +382,13 @@ mod tests {
     #[test]
     fn all_cells_run_and_a_program_that_is_missing_fails_alone() {
         let Stage { folder: _folder, runner, results } = stage("exit $1");
-        let cells: Vec<_> = (0..20).map(|n| with_arguments(&n.to_string(), &[if n % 5 == 0 { "1" } else { "0" }])).collect();
+        let cells: Vec<_> =
+            (0..20).map(|n| with_arguments(&n.to_string(), &[if n % 5 == 0 { "1" } else { "0" }])).collect();
         let told = Mutex::new(0);
-        run_all(&Runner { records: false, ..runner.clone() }, &cells, 3, &results, &|_| *told.lock().unwrap() += 1).unwrap();
+        run_all(&Runner { records: false, ..runner.clone() }, &cells, 3, &results, &|_| {
+            *told.lock().unwrap() += 1
+        })
+        .unwrap();
         assert_eq!(*told.lock().unwrap(), 20);
         let failed = cells.iter().filter(|cell| results.of(cell).unwrap().outcome == Outcome::Failed).count();
         assert_eq!(failed, 4);

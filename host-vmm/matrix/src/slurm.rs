@@ -71,7 +71,8 @@ impl Slurm {
         for chunk in cells.chunks(MOST_TASKS) {
             // Results of before are not taken for those of these tasks.
             let before: Vec<_> = chunk.iter().map(|cell| written(results, cell)).collect();
-            let is_new = |at: usize| written(results, &chunk[at]).filter(|now| Some(now) != before[at].as_ref());
+            let is_new =
+                |at: usize| written(results, &chunk[at]).filter(|now| Some(now) != before[at].as_ref());
             let mut left: Vec<usize> = (0..chunk.len()).collect();
             for _ in 0..SUBMISSIONS {
                 if left.is_empty() {

@@ -108,7 +108,8 @@ impl MachineArgs {
         let named = |chip: &String| {
             let options = self.options(std::slice::from_ref(chip))?;
             // A device's name has letters, digits and `_-.:` alone.
-            let mut name: String = chip.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+            let mut name: String =
+                chip.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
             if options.gpus.count() > 1 {
                 name += &format!("-x{}", options.gpus.count());
             }
@@ -135,7 +136,8 @@ pub(super) fn execute(args: ContainerArgs) -> anyhow::Result<u8> {
         }
         Task::Run { machine, engine, option, image, program } => {
             let parts = machine.options(&machine.chip)?.container_parts()?;
-            let engines = engine.map_or_else(|| vec!["podman".into(), "docker".into()], |engine| vec![engine]);
+            let engines =
+                engine.map_or_else(|| vec!["podman".into(), "docker".into()], |engine| vec![engine]);
             for engine in &engines {
                 let mut command = Command::new(engine);
                 command.args(["run", "--rm"]).args(parts.options()).args(&option).arg(&image).args(&program);
@@ -146,7 +148,10 @@ pub(super) fn execute(args: ContainerArgs) -> anyhow::Result<u8> {
                 }
             }
             let names: Vec<_> = engines.iter().map(|engine| engine.display().to_string()).collect();
-            bail!("no directory of PATH has {}: install podman, or name an engine with --engine", names.join(" or "))
+            bail!(
+                "no directory of PATH has {}: install podman, or name an engine with --engine",
+                names.join(" or ")
+            )
         }
     }
 }

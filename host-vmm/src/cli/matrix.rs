@@ -53,7 +53,10 @@ impl Shard {
             let (index, of) = (index.parse::<usize>().ok()?.checked_sub(first)?, of.parse().ok()?);
             (index < of).then_some(Self { index, of })
         });
-        parsed.ok_or(format!("say it as K/N, with K from {first} to N{}", if first == 0 { " less 1" } else { "" }))
+        parsed.ok_or(format!(
+            "say it as K/N, with K from {first} to N{}",
+            if first == 0 { " less 1" } else { "" }
+        ))
     }
 
     const fn has(self, cell: &Cell) -> bool {
@@ -134,20 +137,19 @@ pub(super) fn execute(args: &MatrixArgs) -> anyhow::Result<u8> {
     }
     let all = cells(&matrix, &build(&matrix, &binary)?)?;
     if args.list {
-        all.iter().for_each(|cell| say!("{:5}  {}: belfry {}", cell.index, cell.name(), cell.arguments.join(" ")));
+        all.iter()
+            .for_each(|cell| say!("{:5}  {}: belfry {}", cell.index, cell.name(), cell.arguments.join(" ")));
         return Ok(0);
     }
     let shard = args.shard.or(args.index).unwrap_or(Shard::ALL);
     let mine: Vec<Cell> = all.into_iter().filter(|cell| shard.has(cell)).collect();
     let results = Results::open(&out(args))?;
-    let runner = Runner {
-        binary,
-        base: matrix.base.clone(),
-        limit: matrix.limit,
-        records: !args.no_records,
-    };
+    let runner = Runner { binary, base: matrix.base.clone(), limit: matrix.limit, records: !args.no_records };
     if let Some(index) = args.cell {
-        let cell = mine.iter().find(|cell| cell.index == index).with_context(|| format!("there is no cell {index}"))?;
+        let cell = mine
+            .iter()
+            .find(|cell| cell.index == index)
+            .with_context(|| format!("there is no cell {index}"))?;
         let result = runner.run(cell, &results)?;
         results.keep(cell, &result)?;
         return Ok(u8::from(!matches!(result.outcome, Outcome::Passed | Outcome::Absent)));
@@ -155,7 +157,11 @@ pub(super) fn execute(args: &MatrixArgs) -> anyhow::Result<u8> {
     let _claim = (!args.gather).then(|| results.claim(&shard.name())).transpose()?;
     // Ends that cannot be written are found out before hours of work, not after.
     for path in [&args.junit, &args.html].into_iter().flatten() {
-        fs::File::options().append(true).create(true).open(path).with_context(|| path.display().to_string())?;
+        fs::File::options()
+            .append(true)
+            .create(true)
+            .open(path)
+            .with_context(|| path.display().to_string())?;
     }
     let mut report = Report { title: &matrix.title, build: VERSION, cells: Vec::new() };
     let kept: Vec<Option<CellResult>> = mine.iter().map(|cell| standing(args, cell, &results)).collect();
@@ -168,7 +174,8 @@ pub(super) fn execute(args: &MatrixArgs) -> anyhow::Result<u8> {
         start(args, &matrix, &runner, &left, &results)?;
     }
     for (cell, kept) in mine.iter().zip(kept) {
-        let result = kept.or_else(|| results.of(cell).map(|result| CellResult { kept: args.gather, ..result }));
+        let result =
+            kept.or_else(|| results.of(cell).map(|result| CellResult { kept: args.gather, ..result }));
         report.cells.push((cell, result));
     }
     finish(args, &report, &results)
@@ -206,7 +213,8 @@ fn start(
         Engine::Local => Ok(run_all(runner, cells, jobs.unwrap_or_else(|| fitting(matrix)), results, &told)?),
         Engine::Slurm => {
             // What is left out needs no task.
-            let (absent, cells): (Vec<Cell>, Vec<Cell>) = cells.iter().cloned().partition(|cell| cell.absent.is_some());
+            let (absent, cells): (Vec<Cell>, Vec<Cell>) =
+                cells.iter().cloned().partition(|cell| cell.absent.is_some());
             run_all(runner, &absent, 1, results, &told)?;
             let slurm = Slurm {
                 binary: runner.binary.clone(),
@@ -268,7 +276,10 @@ fn build(matrix: &Matrix, binary: &Path) -> anyhow::Result<Build> {
 }
 
 fn emit(args: &MatrixArgs, matrix: &Matrix, image: &str) -> anyhow::Result<u8> {
-    ensure!(matrix.text.len() < 1_000_000, "a config map has no room for this matrix file: a mebibyte at most");
+    ensure!(
+        matrix.text.len() < 1_000_000,
+        "a config map has no room for this matrix file: a mebibyte at most"
+    );
     if let Some(program) = matrix.programs.iter().find(|program| {
         let name = &program.run[0];
         (name.contains('/') && !name.starts_with('/')) || !program.files.is_empty()

@@ -90,12 +90,16 @@ mod tests {
     fn device_has_its_mounts_and_variables_in_both_forms() {
         let mounts = vec![Mount { host: "/cache/a".into(), inside: "/run/belfry/tree".into() }];
         let parts = ContainerParts { mounts, variables: vec!["A=b".into()] };
-        let options = ["--mount", "type=bind,source=/cache/a,target=/run/belfry/tree,readonly", "--env", "A=b"];
+        let options =
+            ["--mount", "type=bind,source=/cache/a,target=/run/belfry/tree,readonly", "--env", "A=b"];
         assert_eq!(parts.options(), options);
         let spec = cdi(&[parts.device("gfx1100")]);
         assert_eq!(spec["kind"], "belfry.dev/gpu");
         let device = &spec["devices"][0];
-        assert_eq!((&device["name"], &device["containerEdits"]["env"][0]), (&json!("gfx1100"), &json!("A=b")));
+        assert_eq!(
+            (&device["name"], &device["containerEdits"]["env"][0]),
+            (&json!("gfx1100"), &json!("A=b"))
+        );
         assert_eq!(device["containerEdits"]["mounts"][0]["containerPath"], "/run/belfry/tree");
     }
 }

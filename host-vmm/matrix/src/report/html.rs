@@ -56,7 +56,9 @@ fn grid(report: &Report<'_>, page: &mut String) {
             };
             let result = report.cells[at].1.as_ref();
             let word = word(result);
-            let time = result.filter(|result| result.outcome != Outcome::Absent).map(|result| format!("{:.1} s", result.seconds));
+            let time = result
+                .filter(|result| result.outcome != Outcome::Absent)
+                .map(|result| format!("{:.1} s", result.seconds));
             let kept = if result.is_some_and(|result| result.kept) { " kept" } else { "" };
             let _ = write!(
                 page,
@@ -73,7 +75,12 @@ fn grid(report: &Report<'_>, page: &mut String) {
 fn details(report: &Report<'_>, page: &mut String) {
     page.push_str("<h2>Cells</h2>\n");
     for (at, (cell, result)) in report.cells.iter().enumerate() {
-        let open = if result.as_ref().is_some_and(|r| matches!(r.outcome, Outcome::Failed | Outcome::TimedOut)) { " open" } else { "" };
+        let open =
+            if result.as_ref().is_some_and(|r| matches!(r.outcome, Outcome::Failed | Outcome::TimedOut)) {
+                " open"
+            } else {
+                ""
+            };
         let _ = writeln!(
             page,
             "<details id=\"c{at}\"{open}><summary>{}: {}</summary>\n<p><code>belfry {}</code></p>",
@@ -86,7 +93,11 @@ fn details(report: &Report<'_>, page: &mut String) {
                 let _ = writeln!(page, "<p>{}</p>", escaped(why));
             }
             if let Some(record) = &result.record {
-                let _ = writeln!(page, "<p>Record: <code>{}</code>, for <code>belfry replay</code></p>", escaped(record));
+                let _ = writeln!(
+                    page,
+                    "<p>Record: <code>{}</code>, for <code>belfry replay</code></p>",
+                    escaped(record)
+                );
             }
             if !result.output.is_empty() {
                 let _ = writeln!(page, "<pre>{}</pre>", escaped(&result.output));

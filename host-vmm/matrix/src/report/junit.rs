@@ -31,7 +31,8 @@ pub fn junit(report: &Report<'_>) -> String {
             counts.absent
         );
         for (cell, result) in suite {
-            let name = if cell.rest.is_empty() { cell.chip.clone() } else { format!("{} {}", cell.chip, cell.rest) };
+            let name =
+                if cell.rest.is_empty() { cell.chip.clone() } else { format!("{} {}", cell.chip, cell.rest) };
             let seconds = result.as_ref().map_or(0.0, |result| result.seconds);
             let _ = write!(
                 text,
@@ -71,8 +72,16 @@ mod tests {
     fn each_cell_is_a_case_with_its_end() {
         with_report(|report| {
             let text = junit(report);
-            assert!(text.contains("<testsuite name=\"p\" tests=\"5\" failures=\"2\" errors=\"1\" skipped=\"1\">"), "{text}");
-            assert!(text.contains("name=\"gfx1100 seed=1\" time=\"1.500\"><failure message=\"no &amp; reason\"/>"), "{text}");
+            assert!(
+                text.contains("<testsuite name=\"p\" tests=\"5\" failures=\"2\" errors=\"1\" skipped=\"1\">"),
+                "{text}"
+            );
+            assert!(
+                text.contains(
+                    "name=\"gfx1100 seed=1\" time=\"1.500\"><failure message=\"no &amp; reason\"/>"
+                ),
+                "{text}"
+            );
             assert!(text.contains("a&lt;b&gt;&amp;&quot;c&quot;\u{fffd}\n</system-out>"), "{text}");
             assert_eq!(text.matches("<testcase").count(), 5);
         });

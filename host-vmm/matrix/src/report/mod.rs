@@ -123,8 +123,15 @@ mod tests {
 
     /// One cell of each end.
     pub(super) fn with_report(look: impl FnOnce(&Report<'_>)) {
-        let ends = [Some(Outcome::Passed), Some(Outcome::Failed), Some(Outcome::TimedOut), Some(Outcome::Absent), None];
-        let cells: Vec<Cell> = (0..ends.len()).map(|n| Cell { rest: format!("seed={n}"), ..cell(&format!("k{n}")) }).collect();
+        let ends = [
+            Some(Outcome::Passed),
+            Some(Outcome::Failed),
+            Some(Outcome::TimedOut),
+            Some(Outcome::Absent),
+            None,
+        ];
+        let cells: Vec<Cell> =
+            (0..ends.len()).map(|n| Cell { rest: format!("seed={n}"), ..cell(&format!("k{n}")) }).collect();
         let results = ends.iter().enumerate().map(|(n, end)| {
             let mut result = result(&format!("k{n}"), (*end)?);
             result.output = "a<b>&\"c\"\u{1}\n".into();
@@ -143,7 +150,10 @@ mod tests {
             assert_eq!(counts.to_string(), "1 passed, 2 failed, 1 absent, 1 without a result");
             assert!(!counts.are_good());
             let json = report.json();
-            assert_eq!((&json["missing"], &json["cells"][1]["result"]["outcome"]), (&json!(1), &json!("failed")));
+            assert_eq!(
+                (&json["missing"], &json["cells"][1]["result"]["outcome"]),
+                (&json!(1), &json!("failed"))
+            );
         });
         assert!(Counts { passed: 1, absent: 1, ..Counts::default() }.are_good());
     }
