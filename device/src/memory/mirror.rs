@@ -272,6 +272,7 @@ impl Mirror {
         match at.aperture {
             Aperture::Local => at.offset.checked_add(PAGE).is_some_and(|end| end <= self.vram),
             Aperture::Peer(_) => of_device(),
+            Aperture::Nowhere => false,
             Aperture::System => {
                 let after = state.ranges.partition_point(|range| range.0 <= at.offset);
                 let range = after.checked_sub(1).and_then(|at| state.ranges.get(at));
