@@ -75,7 +75,7 @@ pub struct LoadShRegIndex {
     pub addr_hi: u32,
     /// The registers.
     pub target: LoadShRegTarget,
-    /// How many, in bits 13:0.
+    /// Number of registers, in bits 13:0.
     pub dwords: u32,
 }
 

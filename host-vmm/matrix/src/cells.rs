@@ -299,6 +299,13 @@ mod tests {
     }
 
     #[test]
+    fn the_matrix_of_the_documentation_has_24_cells_and_leaves_one_out() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/matrix.toml");
+        let cells = cells(&Matrix::read(&file).unwrap(), &Build::default()).unwrap();
+        assert_eq!((cells.len(), cells.iter().filter(|cell| cell.absent.is_some()).count()), (24, 1));
+    }
+
+    #[test]
     fn key_follows_the_program_the_image_and_the_build() {
         let (folder, matrix) = matrix("[[program]]\nname = \"p\"\nrun = [\"./prog\"]\nimage = [\"rocm\"]\n");
         let key = |build: &Build| cells(&matrix, build).unwrap()[0].key.clone();

@@ -41,9 +41,9 @@ pub enum ResultsError {
 pub enum Outcome {
     /// The program ended with the status that was expected.
     Passed,
-    /// It ended in another way.
+    /// The program ended in another way.
     Failed,
-    /// It took longer than the limit, and was killed.
+    /// The program took longer than the limit, and was killed.
     TimedOut,
     /// The matrix leaves it out.
     Absent,

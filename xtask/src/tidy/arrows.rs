@@ -47,6 +47,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("belfry-listing", &["belfry-runtime", "belfry-device", "belfry-isa", "belfry-abi"]),
     ("belfry-start", &[]),
     ("belfry-opencl", &[]),
+    ("belfry-matrix", &["belfry-process"]),
     ("belfry-image", &["belfry-process"]),
     // It carries the library of programs, as a file.
     ("belfry-embedded", &["belfry-image", "belfry-preload"]),
@@ -95,6 +96,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "belfry-listing",
             "belfry-report",
             "belfry-machine",
+            "belfry-matrix",
             "belfry-vfio-user",
             "belfry-opencl",
             "belfry-start",

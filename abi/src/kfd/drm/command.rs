@@ -84,9 +84,9 @@ uapi_struct! {
 uapi_struct! {
     /// Arguments of `MODE_GETRESOURCES` (`struct drm_mode_card_res`).
     DrmModeCardRes: 64 {
-        /// Where numbers of frame buffers, display controllers, connectors and encoders are wanted.
+        /// Addresses at which numbers of frame buffers, display controllers, connectors and encoders are wanted.
         pointers @ 0: [u64; 4],
-        /// How many there are of each, in that order.
+        /// Counts of each, in that order.
         counts @ 32: [u32; 4],
         /// Width and height of a frame buffer: least and most width, least and most height.
         sizes @ 48: [u32; 4],
