@@ -185,7 +185,7 @@ fn each_page_has_its_question() {
         ("walk 0x7777 0", "no queue of a process"),
         ("memory 0 0 1000000000", "more than"),
         ("step 0:0,0,0:0", "the device runs"),
-        ("registers XYZ", "there are GC, MMHUB"),
+        ("registers XYZ", "there are GC, MMHUB, MP0, MP1, NBIF"),
         ("break register XYZ", "no register with a model"),
     ] {
         let said = run.refused(question);

@@ -26,7 +26,7 @@ fn root_file_systems_that_cannot_be_are_refused_by_name_with_the_fix() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
     for mode in ["auto", "qemu", "kvm"] {
         for (root, parts) in [
-            (["--image", "rocky"], ["\"rocky\"", "rocm, rocm-sid, rocm-exp, rccl, debian12"]),
+            (["--image", "rocky"], ["\"rocky\"", "rocm, rocm-sid, rocm-exp, rccl, mesa, debian12"]),
             (["--root", "/no/such/tree"], ["/no/such/tree", "No such file"]),
             (["--root", empty], [empty, "neither bin nor usr/bin"]),
             (["--root", file], [file, "no ext4 file system"]),

@@ -164,7 +164,8 @@ impl Values<'_> {
     /// Returns the arguments of `belfry`, and the place before which options go.
     fn arguments(&self, matrix: &Matrix, program: &Program) -> (Vec<String>, usize) {
         let mut arguments: Vec<String> = match program.mode {
-            Mode::Exec => vec!["exec".into()],
+            // Nothing but the program's own output is in the result.
+            Mode::Exec => vec!["exec".into(), "--quiet".into()],
             Mode::Hosted => vec!["run".into(), "--mode".into(), "hosted".into()],
             Mode::Qemu => vec!["run".into(), "--mode".into(), "qemu".into()],
             Mode::Kvm => vec!["run".into(), "--mode".into(), "kvm".into()],
@@ -289,7 +290,7 @@ mod tests {
         assert_eq!(last.name(), "p gfx942 rocm gpus=2 seed=7 fault=a@2+b");
         let file = folder.path().canonicalize().unwrap().join("./prog");
         let expected = format!(
-            "exec --chip gfx942 --image rocm --gpus 2 --deterministic 7 --fault a@2 --fault b --record r -- {} x",
+            "exec --quiet --chip gfx942 --image rocm --gpus 2 --deterministic 7 --fault a@2 --fault b --record r -- {} x",
             file.display()
         );
         assert_eq!(last.with_options(&["--record".into(), "r".into()]).join(" "), expected);

@@ -76,6 +76,7 @@ fn block(ip: Ip, instance: u8) -> String {
         Ip::UMC => "UMC",
         Ip::SMUIO => "SMUIO",
         Ip::MP0 => "MP0",
+        Ip::MP1 => "MP1",
         Ip(other) => return format!("IP{other}.{instance}"),
     };
     if instance == 0 { name.to_owned() } else { format!("{name}{instance}") }
