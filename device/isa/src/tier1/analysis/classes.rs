@@ -27,7 +27,9 @@ const PAIRS: [(u32, u8); 7] = [
 
 /// The classes that a comparison with a constant mask asks for.
 pub(crate) fn asked(d: &Di) -> Option<u32> {
-    Some(constant(d, 1)? & ALL)
+    let mask = constant(d, 1)?;
+    // The upper half of an inline constant has no class.
+    Some(if d.src[1].high { mask >> 16 } else { mask } & ALL)
 }
 
 /// Bits of floats from one number to another.
