@@ -67,6 +67,14 @@ messages! {
     ALLOW_GFX_OFF = 0x28, "AllowGfxOff";
     /// Keeps the graphics core on.
     DISALLOW_GFX_OFF = 0x29, "DisallowGfxOff";
+    /// Switches a video decoder on.
+    POWER_UP_VCN = 0x2a, "PowerUpVcn";
+    /// Switches a video decoder off.
+    POWER_DOWN_VCN = 0x2b, "PowerDownVcn";
+    /// Switches the JPEG decoder on.
+    POWER_UP_JPEG = 0x2c, "PowerUpJpeg";
+    /// Switches the JPEG decoder off.
+    POWER_DOWN_JPEG = 0x2d, "PowerDownJpeg";
     /// The driver is about to be unloaded.
     PREPARE_MP1_FOR_UNLOAD = 0x2e, "PrepareMp1ForUnload";
     /// Resets the chip.

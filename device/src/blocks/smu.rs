@@ -99,6 +99,11 @@ impl Smu {
             | Message::SET_WORKLOAD_MASK
             | Message::ALLOW_GFX_OFF
             | Message::DISALLOW_GFX_OFF
+            // The decoders are harvested; a driver switches them on and off all the same.
+            | Message::POWER_UP_VCN
+            | Message::POWER_DOWN_VCN
+            | Message::POWER_UP_JPEG
+            | Message::POWER_DOWN_JPEG
             | Message::PREPARE_MP1_FOR_UNLOAD
             | Message::SET_PPT_LIMIT
             | Message::NOTIFY_POWER_SOURCE

@@ -187,6 +187,11 @@ fn smu_answers_messages_and_writes_tables() {
     driver.enable();
     assert_eq!(message(&driver, Message::TEST_MESSAGE, 41), (Answer::OK.0, 42));
     assert_eq!(message(&driver, Message::GET_DRIVER_IF_VERSION, 0), (Answer::OK.0, 0x3d));
+    for decoder in
+        [Message::POWER_UP_VCN, Message::POWER_UP_JPEG, Message::POWER_DOWN_JPEG, Message::POWER_DOWN_VCN]
+    {
+        assert_eq!(message(&driver, decoder, 0).0, Answer::OK.0, "{:?}", decoder.name());
+    }
     assert!(message(&driver, Message::GET_SMU_VERSION, 0).1 >= 0x004e_2900, "it takes Mode1Reset");
     driver.put_vram(COMMAND, &[0xff; 0x4004]);
     message(&driver, Message::SET_DRIVER_DRAM_ADDR_HIGH, ((FB + COMMAND) >> 32) as u32);
