@@ -386,7 +386,7 @@ mod tests {
             (0..20).map(|n| with_arguments(&n.to_string(), &[if n % 5 == 0 { "1" } else { "0" }])).collect();
         let told = Mutex::new(0);
         run_all(&Runner { records: false, ..runner.clone() }, &cells, 3, &results, &|_| {
-            *told.lock().unwrap() += 1
+            *told.lock().unwrap() += 1;
         })
         .unwrap();
         assert_eq!(*told.lock().unwrap(), 20);
