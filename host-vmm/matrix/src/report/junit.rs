@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Report, escaped, word};
+use super::{Counts, Report, escaped, word};
 use crate::results::Outcome;
 
 /// Returns the report in the form that CI systems read.
@@ -19,8 +19,7 @@ pub fn junit(report: &Report<'_>) -> String {
     );
     // The cells of a program lie together.
     for suite in report.cells.chunk_by(|(one, _), (other, _)| one.program == other.program) {
-        let part = Report { title: report.title, build: report.build, cells: suite.to_vec() };
-        let counts = part.counts();
+        let counts = Counts::of(suite);
         let _ = writeln!(
             text,
             "<testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\">",

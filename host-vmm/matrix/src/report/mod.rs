@@ -38,6 +38,21 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Counts cells by their ends.
+    fn of(cells: &[(&Cell, Option<CellResult>)]) -> Self {
+        let mut counts = Self::default();
+        for (_, result) in cells {
+            let count = match result.as_ref().map(|result| result.outcome) {
+                None => &mut counts.missing,
+                Some(Outcome::Passed) => &mut counts.passed,
+                Some(Outcome::Failed | Outcome::TimedOut) => &mut counts.failed,
+                Some(Outcome::Absent) => &mut counts.absent,
+            };
+            *count += 1;
+        }
+        counts
+    }
+
     /// Returns true if every cell has passed or is left out.
     #[must_use]
     pub const fn are_good(self) -> bool {
@@ -57,17 +72,7 @@ impl Report<'_> {
     /// Counts the cells by their ends.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        let mut counts = Counts::default();
-        for (_, result) in &self.cells {
-            let count = match result.as_ref().map(|result| result.outcome) {
-                None => &mut counts.missing,
-                Some(Outcome::Passed) => &mut counts.passed,
-                Some(Outcome::Failed | Outcome::TimedOut) => &mut counts.failed,
-                Some(Outcome::Absent) => &mut counts.absent,
-            };
-            *count += 1;
-        }
-        counts
+        Counts::of(&self.cells)
     }
 
     /// Returns the report as one JSON object.
