@@ -18,6 +18,18 @@ pub const SUBSYSTEM_VENDOR_ID: u16 = 0x1002;
 /// Subsystem id.
 pub const SUBSYSTEM_ID: u16 = 0x0e3b;
 
+/// The part number in the VBIOS of a card with this device ID.
+///
+/// Linux's `vbios_version` shows it. Tools take a card that has none for a virtual one: `rocm_smi_lib` 5.2 does not count it.
+#[derive(Clone, Copy, Debug)]
+pub struct VbiosPartNumber(pub u16);
+
+impl core::fmt::Display for VbiosPartNumber {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "BELFRY-{:04X}", self.0)
+    }
+}
+
 /// BAR of the video memory, 64-bit prefetchable (BAR1 holds its upper half).
 pub const BAR_VRAM: u8 = 0;
 /// BAR of the doorbells, 64-bit prefetchable (BAR3 holds its upper half).

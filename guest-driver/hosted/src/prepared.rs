@@ -196,6 +196,7 @@ pub struct Prepared {
 struct CardFields {
     vram: u64,
     gtt: u64,
+    device_id: u16,
     unique_id: u64,
     max_engine_clock: u32,
     max_memory_clock: u32,

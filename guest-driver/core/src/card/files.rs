@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::fmt::Write as _;
 
 use belfry_abi::partition::ComputePartition;
+use belfry_abi::pci::VbiosPartNumber;
 
 use super::Source::{Activity, Card as Fixed, Memory};
 use super::{Card, Cards, Figures, File, Show, Source, Store, metrics, model};
@@ -145,6 +146,7 @@ pub static FILES: &[File] = &[
     file("mem_info_gtt_used", Memory, |_, figures| line(figures.gtt_used)),
     // No vendor has made it: what Linux says of one that it does not know.
     file("mem_info_vram_vendor", Fixed, |_, _| line("unknown")),
+    file("vbios_version", Fixed, |card, _| line(VbiosPartNumber(card.device_id))),
     file("unique_id", Fixed, |card, _| line(format_args!("{:016x}", card.unique_id))),
     // Nothing on the way to the device loses a packet.
     file("pcie_replay_count", Fixed, |_, _| line(0)),

@@ -25,6 +25,8 @@ pub struct Card {
     pub vram: u64,
     /// Bytes of system memory that buffer objects may take.
     pub gtt: u64,
+    /// Device ID of its PCI function.
+    pub device_id: u16,
     /// The number that tells this card from others of its kind, as the topology has it.
     pub unique_id: u64,
     /// Highest engine clock in MHz.

@@ -15,6 +15,7 @@ use crate::testing::{Bench, lock};
 const CARD: Card = Card {
     vram: 1 << 30,
     gtt: 3 << 30,
+    device_id: 0x744c,
     unique_id: 0x6903,
     max_engine_clock: 2482,
     max_memory_clock: 1249,
@@ -99,6 +100,7 @@ fn clock_levels_are_as_linux_prints_them() {
     assert_eq!(text("pp_dpm_mclk", 0), "0: 96Mhz *\n1: 456Mhz \n2: 772Mhz \n3: 1249Mhz \n");
     assert_eq!(text("pp_dpm_mclk", 1), "0: 96Mhz \n1: 456Mhz \n2: 772Mhz \n3: 1249Mhz *\n");
     assert_eq!(text("unique_id", 0), "0000000000006903\n");
+    assert_eq!(text("vbios_version", 0), "BELFRY-744C\n");
     assert_eq!(text("fw_version/mec_fw_version", 0), "0x0000085c\n");
     assert_eq!(text("ras/umc_err_count", 0), "ue: 0\nce: 0\nde: 0\n");
 }

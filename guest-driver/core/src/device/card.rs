@@ -21,6 +21,7 @@ impl<O: Os> Device<O> {
         Card {
             vram: self.vram.size(),
             gtt: self.gtt_limit,
+            device_id: self.info.device_id,
             unique_id: u64::from(self.gpu_id()),
             max_engine_clock: product.max_engine_clock,
             max_memory_clock: product.max_memory_clock,

@@ -86,7 +86,7 @@ pub(super) fn image(spec: &Spec) -> Vec<u8> {
     image.put16(0x48, ROM_HEADER);
     image.put(0x50, b"01/01/26 00:00\0");
     image.put16(0x6e, 0xa0);
-    image.put(0x80, format!("BELFRY-{device:04X}").as_bytes());
+    image.put(0x80, pci::VbiosPartNumber(device).to_string().as_bytes());
     image.put(0xa0, b"BELFRY\0\r\nBelfry GPU in software\0");
     // A driver that finds no part number looks for this text, and for nothing else.
     image.put(0xe0, b"ATOMBIOSBK-AMD VER022.001.000.000.000001\0");
