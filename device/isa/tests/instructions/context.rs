@@ -174,3 +174,27 @@ fn trap_gives_its_own_address_whatever_follows() {
     let given = u64::from(wave.sgpr(108)) | u64::from(wave.sgpr(109)) << 32;
     assert_eq!((given, wave.pc()), (pc | 2 << 48, 0x10_0000));
 }
+
+#[test]
+fn jump_out_of_the_handler_ends_a_restore_where_traps_are_not_enabled() {
+    for takes_traps in [false, true] {
+        let mut gpu = Gpu::new(Backend::all().next().unwrap(), 1 << 20);
+        let tba = gpu.alloc(2 * PAGE as usize).next_multiple_of(256);
+        // s_endpgm ; s_mov_b64 ttmp[0:1], exec ; s_setpc_b64 ttmp[0:1]
+        for (at, word) in (tba..).step_by(4).zip([0xbfb0_0000_u32, 0xbeec_017e, 0xbe80_486c]) {
+            gpu.memory.write(at, &word.to_le_bytes());
+        }
+        // s_nop 0 ; s_endpgm
+        let pc = gpu.buffer(&[0xbf80_0000_u32, 0xbfb0_0000]);
+        let trap = Some(TrapHandler { tba, tma: 0, takes_traps });
+        let mut wave = Wave::new(&WaveInit { trap, ..WaveInit::default() });
+        // The handler finds the address in EXEC.
+        assert!(wave.begin_context_restore(ContextSlot { address: pc, first_wave: false }));
+        let stop = run(&mut gpu, &mut wave);
+        if takes_traps {
+            assert_eq!(stop, Stop::EndProgram, "only s_rfe_b64 leaves the handler");
+        } else {
+            assert_eq!((stop, wave.pc(), wave.is_at_boundary()), (Stop::TrapReturn, pc, true));
+        }
+    }
+}

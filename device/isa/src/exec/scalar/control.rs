@@ -129,8 +129,13 @@ pub(crate) fn rfe(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     }
 }
 
-/// `s_setpc_b64`.
-pub(crate) fn setpc(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+/// `s_setpc_b64`. Where traps are not enabled, Linux's handler ends a restore with it instead of `s_rfe_b64`
+/// (`cwsr_trap_handler_gfx10.asm`, `L_RESTORE_HWREG`): the wave is out of its handler. It keeps `PRIV` on hardware, to enter the
+/// handler again for the next save; here a save takes any wave there.
+pub(crate) fn setpc(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    if w.status & (status::PRIV | status::TRAP_EN) == status::PRIV {
+        return rfe(w, m, d);
+    }
     w.pc = d.src[0].scalar64(w) & !3;
     Flow::LEAVE
 }
