@@ -28,6 +28,10 @@ registers! {
     RCC_CONFIG_MEMSIZE @ 2:0xc3 Ro = 0x0 {}
     /// 0: neither a virtual function nor virtualised.
     RCC_IOV_FUNC_IDENTIFIER @ 2:0xc5 Ro = 0x0 {}
+    /// Asks for a flush of the host data path, one bit for each client.
+    GPU_HDP_FLUSH_REQ @ 2:0x106 Rw = 0x0 {}
+    /// Flushes that are done, one bit for each client.
+    GPU_HDP_FLUSH_DONE @ 2:0x107 Ro = 0x0 {}
     /// Byte offset in BAR5 of the memory flush.
     REMAP_HDP_MEM_FLUSH_CNTL @ 2:0x12d Rw = 0x0 {}
     /// Byte offset in BAR5 of the register flush.

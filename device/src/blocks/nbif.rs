@@ -8,7 +8,9 @@ use belfry_abi::regs::gfx9::{
     nbio::{PARTITION_COMPUTE_CAP, PARTITION_COMPUTE_STATUS, PARTITION_MEM_STATUS},
 };
 use belfry_abi::regs::layout::OWN;
-use belfry_abi::regs::nbio::{self, RCC_CONFIG_MEMSIZE, RCC_DOORBELL_APER_EN};
+use belfry_abi::regs::nbio::{
+    self, GPU_HDP_FLUSH_DONE, GPU_HDP_FLUSH_REQ, RCC_CONFIG_MEMSIZE, RCC_DOORBELL_APER_EN,
+};
 use belfry_abi::regs::{Ip, Offset, Register};
 
 use crate::doorbell::Doorbells;
@@ -78,8 +80,13 @@ impl Block for Nbif {
             return;
         }
         self.storage.write(at, value);
-        if at == RCC_DOORBELL_APER_EN::AT {
-            self.doorbells.enable(RCC_DOORBELL_APER_EN::from_bits(value).bif_doorbell_aper_en());
+        match at {
+            RCC_DOORBELL_APER_EN::AT => {
+                self.doorbells.enable(RCC_DOORBELL_APER_EN::from_bits(value).bif_doorbell_aper_en());
+            }
+            // A flush is done as soon as it is asked for.
+            GPU_HDP_FLUSH_REQ::AT => self.storage.set(GPU_HDP_FLUSH_DONE::from_bits(value)),
+            _ => {}
         }
     }
 

@@ -440,7 +440,8 @@ fn registers(header: &'static str, ip: Ip, all: &[Description], layout: Layout) 
 /// The header's name of a register: the bus interface's carry the instance and function they belong to.
 pub(super) fn published(name: &'static str) -> String {
     let prefix = match name {
-        "MM_INDEX" | "MM_DATA" | "MM_INDEX_HI" | "RSMU_INDEX" | "RSMU_DATA" => "BIF_BX_PF0_",
+        "MM_INDEX" | "MM_DATA" | "MM_INDEX_HI" | "RSMU_INDEX" | "RSMU_DATA" | "GPU_HDP_FLUSH_REQ"
+        | "GPU_HDP_FLUSH_DONE" => "BIF_BX_PF0_",
         "PCIE_INDEX2" | "PCIE_DATA2" | "BIOS_SCRATCH_7" => "BIF_BX0_",
         "REMAP_HDP_MEM_FLUSH_CNTL" | "REMAP_HDP_REG_FLUSH_CNTL" => "BIF_BX0_",
         "RCC_DOORBELL_APER_EN" | "RCC_CONFIG_MEMSIZE" | "RCC_IOV_FUNC_IDENTIFIER" => "RCC_DEV0_EPF0_",
