@@ -9,7 +9,7 @@ use super::firmware;
 use super::freshness::Freshness;
 use super::guest::{GuestImage, InitramfsFile};
 use super::module::{self, ModuleError, ModuleInputs};
-use super::module_files::{ModuleFileError, load_order, stock_modules};
+use super::module_files::{ModuleFile, ModuleFileError, load_order, stock_modules};
 use super::packed::{self, PackedError};
 use super::parts::{self, AbsentPart, Parts};
 use super::programs;
@@ -116,11 +116,15 @@ pub fn with_root(mut image: GuestImage, cache: &Cache) -> Result<GuestImage, Ima
         return if names.iter().all(there) { Ok(image) } else { Err(ImageError::PackedRoot) };
     }
     let needed = stock_modules(cache, &image.kernel, &names)?;
-    let there = |name: &str| image.modules.iter().any(|module| module.name == name);
-    // The GPU's driver stays the last.
-    let mut modules: Vec<_> = needed.into_iter().filter(|module| !there(&module.name)).collect();
-    modules.append(&mut image.modules);
-    Ok(GuestImage { modules, ..image })
+    image.modules = together(needed, image.modules);
+    Ok(image)
+}
+
+/// Returns modules in an order in which they load, of two lists in such an order: the second one's last stays the last. What both
+/// have, the first one's modules may need.
+fn together(first: Vec<ModuleFile>, second: Vec<ModuleFile>) -> Vec<ModuleFile> {
+    let rest: Vec<_> = second.into_iter().filter(|module| !first.contains(module)).collect();
+    [first, rest].concat()
 }
 
 /// Builds `amdgpu.ko` for `kernel`, or finds it in the cache.
@@ -145,4 +149,21 @@ fn driver(
     let module = module::build(&inputs, &|text| progress.line(text))?;
     step.done("up to date");
     Ok(module)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn module_that_both_lists_have_comes_before_all_that_need_it() {
+        let list = |names: &[&str]| -> Vec<ModuleFile> {
+            let file = |name: &&str| ModuleFile { name: (*name).into(), path: format!("{name}.ko").into() };
+            names.iter().map(file).collect()
+        };
+        // Of Debian 13: both ext4 and amdgpu need crc16.
+        let both =
+            together(list(&["virtio_blk", "crc16", "ext4"]), list(&["virtio_blk", "drm", "crc16", "amdgpu"]));
+        assert_eq!(both, list(&["virtio_blk", "crc16", "ext4", "drm", "amdgpu"]));
+    }
 }
