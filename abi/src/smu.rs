@@ -91,6 +91,8 @@ messages! {
     NOTIFY_POWER_SOURCE = 0x35, "NotifyPowerSource";
     /// Calibrates voltages.
     RUN_DC_BTC = 0x36, "RunDcBtc";
+    /// Allows the data fabric to sleep, or forbids it.
+    SET_EXTERNAL_CLIENT_DF_CSTATE_ALLOW = 0x3b, "SetExternalClientDfCstateAllow";
     /// Lets the unit interrupt the driver.
     ALLOW_IH_HOST_INTERRUPT = 0x4c, "AllowIHHostInterrupt";
     /// There is no display.

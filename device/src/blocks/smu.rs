@@ -4,7 +4,7 @@
 //! are all 0. Linux drives it in `pm/swsmu/smu13/smu_v13_0.c` and `smu_v13_0_0_ppt.c`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use belfry_abi::regs::mp1::{
     self, MP1_SMN_C2PMSG_54, MP1_SMN_C2PMSG_66, MP1_SMN_C2PMSG_75, MP1_SMN_C2PMSG_82, MP1_SMN_C2PMSG_90,
@@ -25,6 +25,21 @@ const COMBO_BYTES: usize = 16 << 10;
 /// Bytes of the other tables that are written: the largest of them has fewer.
 const OTHER_BYTES: usize = 4 << 10;
 
+/// Request of a driver that the whole device is reset: the unit takes it, and the device obeys once the access is over.
+#[derive(Debug, Default)]
+pub(crate) struct ResetRequest(AtomicBool);
+
+impl ResetRequest {
+    fn ask(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Takes the request. Returns true if there was one.
+    pub(crate) fn take(&self) -> bool {
+        self.0.swap(false, Ordering::AcqRel)
+    }
+}
+
 /// The system management unit.
 pub(crate) struct Smu {
     storage: Storage,
@@ -33,12 +48,18 @@ pub(crate) struct Smu {
     firmware: SmuFirmware,
     contexts: Arc<Contexts>,
     counters: Arc<Counters>,
+    reset: Arc<ResetRequest>,
 }
 
 impl Smu {
-    pub(crate) fn new(firmware: SmuFirmware, contexts: Arc<Contexts>, counters: Arc<Counters>) -> Self {
+    pub(crate) fn new(
+        firmware: SmuFirmware,
+        contexts: Arc<Contexts>,
+        counters: Arc<Counters>,
+        reset: Arc<ResetRequest>,
+    ) -> Self {
         let storage = Storage::new(mp1::ALL);
-        Self { storage, table: Default::default(), firmware, contexts, counters }
+        Self { storage, table: Default::default(), firmware, contexts, counters, reset }
     }
 
     /// Takes a message of the driver.
@@ -79,6 +100,11 @@ impl Smu {
                 low.store(parameter, Ordering::Release);
                 None
             }
+            // After the reset, the answer reads as it does at power on: OK.
+            Message::MODE1_RESET => {
+                self.reset.ask();
+                None
+            }
             Message::TRANSFER_TABLE_SMU2DRAM => {
                 self.write_table(Table(parameter & TABLE))?;
                 None
@@ -108,6 +134,7 @@ impl Smu {
             | Message::SET_PPT_LIMIT
             | Message::NOTIFY_POWER_SOURCE
             | Message::RUN_DC_BTC
+            | Message::SET_EXTERNAL_CLIENT_DF_CSTATE_ALLOW
             | Message::ALLOW_IH_HOST_INTERRUPT
             | Message::DAL_NOT_PRESENT => None,
             _ => return Err(GuestError::SmuMessage),

@@ -10,7 +10,9 @@ use belfry_lock::{Mutex, OnDevice};
 
 use super::session::{AfterStores, Session};
 use super::{Gpu, Resources};
-use crate::blocks::{Athub, Gc, GcCore, GcPorts, Mmhub, Nbif, Osssys, Psp, Sdma, Smu, Smuio, Umc};
+use crate::blocks::{
+    Athub, Gc, GcCore, GcPorts, Mmhub, Nbif, Osssys, Psp, ResetRequest, Sdma, Smu, Smuio, Umc,
+};
 use crate::chip::Chip;
 use crate::config::GpuConfig;
 use crate::cp::CpEnv;
@@ -150,8 +152,14 @@ impl Gpu {
             Box::new(Umc::new(tools.faults().corrected())),
             Box::new(Psp::new(Arc::clone(&contexts), Arc::clone(&counters))),
         ];
+        let reset_request = Arc::new(ResetRequest::default());
         if let Some(smu) = generation.smu {
-            blocks.push(Box::new(Smu::new(smu, Arc::clone(&contexts), Arc::clone(&counters))));
+            blocks.push(Box::new(Smu::new(
+                smu,
+                Arc::clone(&contexts),
+                Arc::clone(&counters),
+                Arc::clone(&reset_request),
+            )));
         }
         let ring_notice = Arc::new(RingNotice::default());
         for xcc in 0..xccs {
@@ -266,6 +274,7 @@ impl Gpu {
     }
 }
 
+            reset_request,
 fn shader_config(
     config: &GpuConfig,
     chip: &dyn Chip,

@@ -155,7 +155,9 @@ impl Gpu {
                 self.interrupts.write_msix(offset, data);
                 return Ok(());
             }
-            return self.registers.write_bytes(offset, data);
+            self.registers.write_bytes(offset, data)?;
+            self.obey_driver();
+            return Ok(());
         }
         let value = match *data {
             [a, b, c, d] => u32::from_le_bytes([a, b, c, d]).into(),

@@ -5,6 +5,7 @@ mod assembly;
 mod bars;
 mod explored;
 mod replay;
+mod reset;
 mod save;
 mod session;
 
@@ -21,27 +22,27 @@ use belfry_isa::exec::CodeTimes;
 use belfry_lock::{Mutex, OnDevice, rank};
 use vm_memory::MmapRegion;
 
+use crate::blocks::ResetRequest;
 use crate::chip::Chip;
 use crate::config::GpuConfig;
 use crate::doorbell::{DoorbellWatch, Doorbells};
 use crate::faults::Faults;
 use crate::interrupt::{InterruptSink, Interrupts};
 use crate::memory::{FlushPage, Memory, NoSuchPeer, Peer, Physical, SystemMemory};
-use crate::moments::Moment;
 use crate::own_bars::OwnBars;
-use crate::pci::{ConfigSpace, Function};
+use crate::pci::Function;
 use crate::queue::HqdBanks;
 use crate::record::Call;
 use crate::regs::RegisterFile;
 use crate::runner::Runner;
-use crate::sanitize::{Misuse, Rule, SanitizeReport, Sanitizer};
+use crate::sanitize::{SanitizeReport, Sanitizer};
 use crate::sdma::Movers;
 use crate::shader::{RunningWaves, ShaderEngine};
-use crate::stats::{Counters, Stats, count};
+use crate::stats::{Counters, Stats};
 use crate::threads::Wake;
 use crate::time::Clock;
 use crate::tools::Tools;
-use crate::trace::{Engine, Tracer};
+use crate::trace::Tracer;
 use crate::vm::{Contexts, WalkCounter};
 use session::Session;
 
@@ -104,6 +105,8 @@ pub struct Gpu {
     tools: Tools,
     /// Its BARs, for its own accesses to them.
     own: Arc<OwnBars>,
+    /// A driver's request for a reset of the whole device.
+    reset_request: Arc<ResetRequest>,
     /// Does one operation after the other, while the device is recorded or replayed.
     session: Option<Session>,
 }
@@ -291,46 +294,6 @@ impl Gpu {
         let at = self.memory.vram_size() - self.chip.discovery_offset();
         if self.memory.write_bytes(Physical::local(at), &self.chip.discovery()).is_err() {
             log::error!(target: "gpu", "VRAM has no room for the discovery table");
-        }
-    }
-
-    /// Resets the device: queues gone, registers as at power on, memory kept, discovery table in place.
-    pub fn reset(&self, kind: ResetKind) {
-        let _on = self.on_device();
-        match &self.session {
-            None => self.reset_now(kind),
-            Some(session) => session.tell(self, &Call::Reset { system: kind == ResetKind::System }),
-        }
-    }
-
-    pub(super) fn reset_now(&self, kind: ResetKind) {
-        log::info!(target: "gpu", "reset {kind:?}");
-        self.check_reset();
-        self.tools.tell(|| Moment::Reset.on(Engine::Device));
-        count(&self.counters.resets);
-        self.pci.reset(ConfigSpace::new(&*self.chip, &self.config));
-        self.own.follow(&self.pci);
-        self.interrupts.control_changed();
-        self.runner.reset(|| {
-            self.interrupts.reset();
-            self.registers.reset();
-            self.contexts.reset();
-            self.hqds.reset();
-            self.doorbells.reset();
-            self.place_tables();
-        });
-    }
-
-    /// Lets the sanitizer, if there is one, check for work that a reset ends.
-    fn check_reset(&self) {
-        if !self.tools.checks(Rule::ResetBusy) {
-            return;
-        }
-        let running = self.runner.between_passes(|_| self.shader.running_waves(0));
-        if let Some(running) = running.filter(|running| running.waves != 0 || running.workgroups_left != 0) {
-            let RunningWaves { waves, workgroups_left, .. } = running;
-            let found = format!("{waves} waves run, and {workgroups_left} workgroups have not begun");
-            self.tools.misused(Misuse::new(Rule::ResetBusy, found));
         }
     }
 

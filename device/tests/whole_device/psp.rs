@@ -1,7 +1,7 @@
 //! The PSP, the SMU and the ROM through registers, as the stock driver uses them.
 
 use belfry_abi::psp::{BootCommand, Command, RESPONSE, RESPONSE_OFFSET, RingCommand, Status};
-use belfry_abi::regs::{mp, mp1, smuio};
+use belfry_abi::regs::{mp, mp1, nbio, smuio};
 use belfry_abi::smu::{Answer, Message, Table};
 use belfry_device::GpuConfig;
 use belfry_device::chip::gfx1100::dword;
@@ -207,6 +207,33 @@ fn smu_answers_messages_and_writes_tables() {
     assert_eq!(driver.errors("table of the SMU at an address that is not mapped"), 1);
     assert_eq!(message(&driver, Message(0xfe), 7), (Answer::UNKNOWN.0, 7));
     assert_eq!(driver.errors("message of the SMU that is not modelled"), 1);
+}
+
+#[test]
+fn mode1_reset_makes_a_device_that_is_driven_from_its_beginning() {
+    let driver = up();
+    driver.write(dword::<nbio::BIOS_SCRATCH_7>(), 0x200);
+    assert_eq!(driver.read(dword::<mp::MP0_SMN_C2PMSG_81>()), 0);
+    assert_ne!(driver.read(dword::<mp::MP0_SMN_C2PMSG_81>()), 0, "its PSP lives");
+    driver.put_vram(COMMAND, &[0x77; 4]);
+    assert_eq!(message(&driver, Message::MODE1_RESET, 0).0, Answer::OK.0);
+    assert_eq!(driver.gpu.stats().resets, 1);
+    // Linux waits for the boot loader, and takes a device with a sign of life for one that has to be reset.
+    assert_eq!(driver.read(dword::<mp::MP0_SMN_C2PMSG_35>()), RESPONSE);
+    assert_eq!(driver.read(dword::<mp::MP0_SMN_C2PMSG_81>()), 0);
+    assert_eq!(driver.read(dword::<nbio::BIOS_SCRATCH_7>()) & 0x200, 0x200, "it need not be posted");
+    assert_eq!(vram_u32(&driver, COMMAND), 0x7777_7777);
+    // The function is still configured, and everything starts again.
+    for command in
+        [BootCommand::KEY_DATABASE, BootCommand::TOS_SPL_TABLE, BootCommand::SYSDRV, BootCommand::SOSDRV]
+    {
+        assert_eq!(boot(&driver, command), RESPONSE);
+    }
+    make_ring(&driver, RING_BYTES);
+    assert_eq!(control(&driver, RingCommand::INIT_GPCOM_RING), RESPONSE);
+    assert_eq!(driver.read(dword::<mp::MP0_SMN_C2PMSG_67>()), 0);
+    assert!(submit(&driver, Command::LOAD_TOC, [FB as u32, (FB >> 32) as u32, 256, 0, 0, 0]).3);
+    assert!(driver.gpu.stats().errors.is_empty(), "{:?}", driver.gpu.stats().errors);
 }
 
 #[test]
