@@ -14,7 +14,8 @@ pub use copy::{
 };
 pub use sync::{
     Atomic, AtomicHeader, CondExe, Fence, GcrReq, Indirect, IndirectHeader, POLL_RETRY_FOREVER, PollRegmem,
-    PollRegmemHeader, PollRegmemRetry, Timestamp, Trap,
+    PollRegmemHeader, PollRegmemRetry, PtePde, SrbmWrite, SrbmWriteHeader, Timestamp, Trap, VM_INVALIDATION,
+    VmInvalidation, VmInvalidationHeader,
 };
 
 word! {

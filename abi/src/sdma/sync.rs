@@ -109,6 +109,89 @@ pub struct PollRegmem {
     pub retry: PollRegmemRetry,
 }
 
+word! {
+    /// First dword of a write of a register, `SDMA_PKT_SRBM_WRITE_HEADER`.
+    SrbmWriteHeader {
+        /// Operation.
+        pub u8, op, set_op: 7, 0;
+        /// Kind; there is only one.
+        pub u8, sub_op, set_sub_op: 15, 8;
+        /// Bytes that are written, one bit for each.
+        pub u8, byte_en, set_byte_en: 31, 28;
+    }
+}
+
+/// Write of a register, `SDMA_PKT_SRBM_WRITE`.
+#[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq)]
+#[repr(C)]
+pub struct SrbmWrite {
+    /// Operation and bytes.
+    pub header: SrbmWriteHeader,
+    /// Register as an absolute dword index, in bits 17:0.
+    pub register: u32,
+    /// Value.
+    pub data: u32,
+}
+
+word! {
+    /// First dword of an invalidation, `SDMA_PKT_VM_INVALIDATION_HEADER`: a kind of [`super::Op::POLL_REGMEM`].
+    VmInvalidationHeader {
+        /// Operation.
+        pub u8, op, set_op: 7, 0;
+        /// Kind, [`VM_INVALIDATION`].
+        pub u8, sub_op, set_sub_op: 15, 8;
+        /// Engine of the GC hub; 0x1f for none.
+        pub u8, gfx_eng_id, set_gfx_eng_id: 20, 16;
+        /// Engine of the MM hub; 0x1f for none.
+        pub u8, mm_eng_id, set_mm_eng_id: 28, 24;
+    }
+}
+
+/// Kind of [`super::Op::POLL_REGMEM`] that invalidates translations, `SDMA_SUBOP_VM_INVALIDATION`.
+pub const VM_INVALIDATION: u8 = 4;
+
+/// Request to an engine that invalidates translations, `SDMA_PKT_VM_INVALIDATION`: the packet is over when the engine has
+/// acknowledged it.
+#[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq)]
+#[repr(C)]
+pub struct VmInvalidation {
+    /// Operation and engines.
+    pub header: VmInvalidationHeader,
+    /// Value for the engine's request register: VMIDs in bits 15:0.
+    pub request: u32,
+    /// Address range, low half.
+    pub range_lo: u32,
+    /// Acknowledgement to wait for in bits 15:0, address range in 20:16.
+    pub acknowledge: u32,
+}
+
+/// Write of page-table entries that count up, `SDMA_PKT_WRITE_INCR` with the operation [`super::Op::PTEPDE`]
+/// (`sdma_v6_0_vm_set_pte_pde`).
+#[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq)]
+#[repr(C)]
+pub struct PtePde {
+    /// Operation.
+    pub header: Header,
+    /// Address of the first entry, low half.
+    pub addr_lo: u32,
+    /// Address of the first entry, high half.
+    pub addr_hi: u32,
+    /// Bits that every entry has, low half.
+    pub mask_lo: u32,
+    /// Bits that every entry has, high half.
+    pub mask_hi: u32,
+    /// First value, low half.
+    pub init_lo: u32,
+    /// First value, high half.
+    pub init_hi: u32,
+    /// Difference of two values, low half.
+    pub incr_lo: u32,
+    /// Difference of two values, high half.
+    pub incr_hi: u32,
+    /// Entries without the last one, in bits 18:0.
+    pub count: u32,
+}
+
 /// Skip unless memory has a value, `SDMA_PKT_COND_EXE`.
 #[derive(Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq)]
 #[repr(C)]
@@ -195,6 +278,9 @@ const _: () = {
     assert!(size_of::<Trap>() == 2 * 4);
     assert!(size_of::<PollRegmem>() == 6 * 4);
     assert!(size_of::<CondExe>() == 5 * 4);
+    assert!(size_of::<SrbmWrite>() == 3 * 4);
+    assert!(size_of::<VmInvalidation>() == 4 * 4);
+    assert!(size_of::<PtePde>() == 10 * 4);
     assert!(size_of::<Atomic>() == 8 * 4);
     assert!(size_of::<Timestamp>() == 3 * 4);
     assert!(size_of::<GcrReq>() == 5 * 4);

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use crate::chip::SqInterrupt;
 use crate::queue::QueueIdentity;
+use crate::regs::RegisterFile;
 use crate::shader::{ShaderEngine, WaveFailure};
 use crate::time::Clock;
 use crate::tools::Tools;
-use crate::vm::Fault;
+use crate::vm::{AddressSpace, Contexts, Fault};
 
 /// Receiver of the packet processor's interrupts; the device turns them into IH ring entries.
 ///
@@ -59,6 +60,50 @@ pub trait CpInterrupts: Send + Sync {
     }
 }
 
+/// Parts of the device that packets of the kernel's queues reach, beside those of all queues: every register, and the memory
+/// of every VMID.
+#[derive(Clone)]
+pub struct KernelReach {
+    file: Arc<RegisterFile>,
+    contexts: Arc<Contexts>,
+    /// Converts a register number in a packet of a graphics core to the register's address.
+    local: fn(index: u32, xcc: u8) -> u32,
+}
+
+impl fmt::Debug for KernelReach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KernelReach").finish_non_exhaustive()
+    }
+}
+
+impl KernelReach {
+    pub(crate) fn new(
+        file: Arc<RegisterFile>,
+        contexts: Arc<Contexts>,
+        local: fn(index: u32, xcc: u8) -> u32,
+    ) -> Self {
+        Self { file, contexts, local }
+    }
+
+    pub(crate) fn read(&self, xcc: u8, index: u32) -> u32 {
+        self.file.read((self.local)(index, xcc))
+    }
+
+    pub(crate) fn write(&self, xcc: u8, index: u32, value: u32) {
+        self.file.write((self.local)(index, xcc), value);
+    }
+
+    /// Returns the address space of a VMID, if it has one.
+    pub(crate) fn space(&self, vmid: u8) -> Option<Arc<AddressSpace>> {
+        self.contexts.space(vmid)
+    }
+
+    /// Drops cached translations of the VMIDs in the mask.
+    pub(crate) fn invalidate(&self, vmids: u32) {
+        self.contexts.invalidate(vmids);
+    }
+}
+
 /// Environment shared by all queues of a device; cheap to clone.
 #[derive(Clone)]
 pub struct CpEnv {
@@ -68,6 +113,8 @@ pub struct CpEnv {
     pub interrupts: Arc<dyn CpInterrupts>,
     /// The tools that look at packets.
     pub tools: Tools,
+    /// Parts that queues of the kernel reach; `None` if the environment has none of them.
+    pub kernel: Option<KernelReach>,
     /// Runs dispatches.
     pub shader: Arc<ShaderEngine>,
     /// Wakes the device thread: a queue that reported [`Progress::Blocked`](crate::queue::Progress::Blocked) may go on,

@@ -23,7 +23,7 @@ pub use crate::pm4::Error as Pm4Error;
 pub(crate) use aql::SavedAql;
 pub use aql::moments::aql_kind;
 pub use aql::{AqlQueue, MAX_IN_FLIGHT};
-pub use env::{CpEnv, CpInterrupts};
+pub use env::{CpEnv, CpInterrupts, KernelReach};
 pub use error::{Cause, KernelError, QueueError};
 pub(crate) use indirect::{Execution, Packet};
 use kernel_name::name_for_probes;

@@ -15,7 +15,7 @@ use crate::blocks::{
 };
 use crate::chip::Chip;
 use crate::config::GpuConfig;
-use crate::cp::CpEnv;
+use crate::cp::{CpEnv, KernelReach};
 use crate::doorbell::{DoorbellWatch, Doorbells};
 use crate::error::Error;
 use crate::firmware::{FirmwareList, Ports};
@@ -212,6 +212,11 @@ impl Gpu {
             clock: clock.clone(),
             interrupts: Arc::new(sources.clone()),
             tools: tools.clone(),
+            kernel: Some(KernelReach::new(
+                Arc::clone(&registers),
+                Arc::clone(&contexts),
+                generation.local_register,
+            )),
             shader: Arc::clone(&shader),
             wake: Arc::new(move || waker.wake()),
         };
@@ -269,12 +274,12 @@ impl Gpu {
             wake,
             tools,
             own,
+            reset_request,
             session,
         })
     }
 }
 
-            reset_request,
 fn shader_config(
     config: &GpuConfig,
     chip: &dyn Chip,

@@ -111,6 +111,7 @@ impl SdmaRings {
                 SDMA0_QUEUE0_RB_WPTR_POLL_ADDR_HI::AT,
             ),
             read_index: self.quad(engine, SDMA0_QUEUE0_RB_RPTR::AT, SDMA0_QUEUE0_RB_RPTR_HI::AT),
+            kernel: true,
         };
         ports.doorbells.own(doorbell, Owner::Ring);
         ports.doorbells.take(doorbell);
@@ -131,7 +132,11 @@ impl Firmware for SdmaRings {
             self.follow();
         }
         let mut turn = Turn::WhenWoken;
+        let space = self.ports.contexts.space(0);
         for ring in self.rings.iter_mut().flatten() {
+            if let Some(space) = &space {
+                ring.follow_space(space);
+            }
             let doorbell = ring.config().identity.doorbell;
             self.ports.doorbells.take(doorbell);
             turn = turn.min(match ring.service() {

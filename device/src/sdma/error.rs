@@ -38,7 +38,7 @@ pub enum SdmaError {
         /// The field's value.
         value: u32,
     },
-    /// A register; user queues reach none.
+    /// A register; queues of programs reach none.
     #[error("{0} of a register is not modelled")]
     Register(&'static str),
     /// More dwords to skip than there are.
@@ -92,7 +92,7 @@ fn why(header: Header) -> &'static str {
         }
         (Op::COPY, copy_sub_op::LINEAR_PHY | copy_sub_op::DIRTY_PAGE) => ": only the kernel may name pages",
         (Op::PTEPDE | Op::GPUVM_INV | Op::SRBM_WRITE | Op::PRE_EXE | Op::DUMMY_TRAP, _) => {
-            ": it is for the kernel's rings, and the driver sends none"
+            ": it is for the kernel's rings"
         }
         _ => "",
     }

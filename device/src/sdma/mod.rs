@@ -10,6 +10,7 @@
 //! ([`Movers`]).
 
 mod error;
+mod kernel;
 mod moments;
 mod mover;
 mod notice;
@@ -76,6 +77,8 @@ pub struct SdmaConfig {
     pub wptr_poll: u64,
     /// First byte to read, counted as the write pointer; 0 for a new queue.
     pub read_index: u64,
+    /// True for a ring of the kernel's: its packets reach registers, page tables and the memory of other VMIDs.
+    pub kernel: bool,
 }
 
 /// Environment that the SDMA queues of a device share; cheap to clone.
@@ -100,6 +103,10 @@ pub struct SdmaQueue {
     /// Read pointer that was last reported.
     reported: Option<u64>,
     context: DmaContext,
+    /// VMID of its indirect buffer.
+    buffer_vmid: u8,
+    /// Address space of its indirect buffer, if it is not its own.
+    buffer_space: Option<Arc<AddressSpace>>,
     /// The packet at the read pointer, while its engine moves bytes for it.
     moving: Option<Moving>,
     stopped: bool,
@@ -146,6 +153,8 @@ impl SdmaQueue {
             read_index,
             reported: None,
             context,
+            buffer_vmid: config.identity.vmid,
+            buffer_space: None,
             moving: None,
             stopped: false,
             hangs: false,
@@ -228,7 +237,7 @@ impl SdmaQueue {
     fn read(&self, ahead: u64, out: &mut [u32]) -> Result<(), SdmaError> {
         if let Some(DmaBuffer { at, .. }) = self.context.buffer {
             let from = at.wrapping_add(ahead * 4);
-            return self.space.read_bytes(from, out.as_mut_bytes()).map_err(memory("indirect buffer"));
+            return self.space_here().read_bytes(from, out.as_mut_bytes()).map_err(memory("indirect buffer"));
         }
         let ring = self.config.ring_bytes.max(4);
         let at = self.read_index.wrapping_add(ahead * 4) % ring;
@@ -261,7 +270,7 @@ impl SdmaQueue {
         let Some(&first) = head.first() else { return Ok(Step::Empty) };
         let header = Header::from_bits(first);
         let overrun = |dwords| SdmaError::Overrun { header, dwords, left: most };
-        let Some(dwords) = packets::length(self.env.packets, head)? else {
+        let Some(dwords) = packets::length((self.env.packets, self.config.kernel), head)? else {
             return if most < packets::HEAD as u64 || self.context.buffer.is_some() {
                 Err(overrun(packets::HEAD as u32))
             } else {
@@ -322,8 +331,8 @@ impl SdmaQueue {
     }
 
     fn execute(&mut self, packet: &Packet, budget: &mut u64) -> Result<Effect, SdmaError> {
-        let space = Arc::clone(&self.space);
-        let space = &*space;
+        let here = Arc::clone(self.space_here());
+        let space = &*here;
         match packet {
             Packet::Nop | Packet::Caches => {}
             Packet::Transfer(transfer) => {
@@ -332,8 +341,7 @@ impl SdmaQueue {
                 }
                 if transfer.bytes() - self.context.done.min(transfer.bytes()) >= LEAST_FOR_ENGINE {
                     let (engine, done) = (self.config.identity.me, self.context.done);
-                    self.moving =
-                        self.env.movers.start(engine, (transfer, done), &self.space, &self.env.cp.wake);
+                    self.moving = self.env.movers.start(engine, (transfer, done), &here, &self.env.cp.wake);
                     if self.moving.is_some() {
                         return Ok(Effect::Moves);
                     }
@@ -354,6 +362,9 @@ impl SdmaQueue {
             Packet::Fence { .. } | Packet::Atomic(_) if self.waits_for_flush() => return Ok(Effect::Waits),
             Packet::Fence { at, value } => space.store_u32(*at, *value).map_err(memory("FENCE"))?,
             Packet::Trap { context } => self.env.cp.interrupts.sdma_trap(&self.config.identity, *context),
+            Packet::Poll(poll) if packets::is_of_register(poll) && self.config.kernel => {
+                return Ok(Effect::over(self.poll_register(poll)?));
+            }
             Packet::Poll(poll) => return Ok(Effect::over(packets::poll(poll, space)?)),
             Packet::Atomic(atomic) => return Ok(Effect::over(packets::atomic(atomic, space)?)),
             Packet::CondExe(packet) => {
@@ -367,16 +378,15 @@ impl SdmaQueue {
                     return Err(SdmaError::Nesting);
                 }
                 refuse("INDIRECT priv", packet.header.privileged())?;
-                // A buffer of a user queue is in the queue's own address space; the kernel's rings name another one here.
-                let vmid = packet.header.vmid();
-                refuse("INDIRECT vmid", if vmid == self.config.identity.vmid { 0 } else { vmid })?;
+                self.enter_vmid(packet.header.vmid())?;
                 let at = quad(packet.base_lo & !31, packet.base_hi);
                 return Ok(Effect::Enter(DmaBuffer { at, left: packet.size & 0xf_ffff }));
             }
+            Packet::Kernel(packet) => self.execute_kernel(packet, space, budget)?,
             Packet::SetClock(value) => self.context.clock = value.wrapping_sub(self.env.cp.clock.ticks()),
             Packet::GetClock { at, global } => {
                 let now = if *global { self.env.cp.clock.ticks() } else { self.clock() };
-                self.space.store_u64(*at, now).map_err(memory("TIMESTAMP"))?;
+                space.store_u64(*at, now).map_err(memory("TIMESTAMP"))?;
             }
         }
         Ok(Effect::Done)

@@ -8,6 +8,7 @@ use belfry_abi::sdma::{
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::error::{SdmaError, memory};
+use super::kernel::KernelPacket;
 use super::transfer::{Transfer, quad, refuse};
 use crate::chip::SdmaPackets;
 use crate::pm4;
@@ -45,6 +46,8 @@ pub(super) enum Packet {
     },
     /// Nothing to do: the model has no caches.
     Caches,
+    /// One of the kernel's.
+    Kernel(KernelPacket),
 }
 
 /// Returns true if a linear copy ends with a word about compression.
@@ -52,9 +55,9 @@ fn has_dcc(form: SdmaPackets, first: u32) -> bool {
     form == SdmaPackets::V7 && CopyHeader::from_bits(first).cpv()
 }
 
-/// Returns the dwords of the packet that begins with these; `None` if there are too few to tell. No dword at all is no
-/// packet.
-pub(super) fn length(form: SdmaPackets, head: &[u32]) -> Result<Option<u32>, SdmaError> {
+/// Returns the dwords of the packet that begins with these, in a ring of the kernel's or not; `None` if there are too few to
+/// tell. No dword at all is no packet.
+pub(super) fn length((form, kernel): (SdmaPackets, bool), head: &[u32]) -> Result<Option<u32>, SdmaError> {
     let Some(&first) = head.first() else { return Ok(None) };
     let header = Header::from_bits(first);
     let bytes = match (Op(header.op()), header.sub_op()) {
@@ -80,13 +83,14 @@ pub(super) fn length(form: SdmaPackets, head: &[u32]) -> Result<Option<u32>, Sdm
             size_of::<Timestamp>()
         }
         (Op::GCR_REQ, kind) if form != SdmaPackets::V4 && GCR_SUB_OPS.contains(&kind) => size_of::<GcrReq>(),
+        _ if kernel => KernelPacket::bytes(header)?,
         _ => return Err(SdmaError::Operation(header)),
     };
     Ok(Some(bytes as u32 / 4))
 }
 
 /// Reads a packet as its structure; `length` has checked that it is as long.
-fn exact<T: FromBytes>(dwords: &[u32]) -> Result<T, SdmaError> {
+pub(super) fn exact<T: FromBytes>(dwords: &[u32]) -> Result<T, SdmaError> {
     let header = Header::from_bits(dwords.first().copied().unwrap_or(0));
     T::read_from_bytes(dwords.as_bytes()).map_err(|_| SdmaError::Operation(header))
 }
@@ -123,7 +127,7 @@ pub(super) fn parse(form: SdmaPackets, dwords: &[u32]) -> Result<Packet, SdmaErr
             Packet::Fence { at: quad(fence.addr_lo, fence.addr_hi), value: fence.data }
         }
         Op::TRAP => Packet::Trap { context: exact::<Trap>(dwords)?.int_context & 0x0fff_ffff },
-        Op::POLL_REGMEM => Packet::Poll(exact(dwords)?),
+        Op::POLL_REGMEM if header.sub_op() == 0 => Packet::Poll(exact(dwords)?),
         Op::COND_EXE => Packet::CondExe(exact(dwords)?),
         Op::ATOMIC => Packet::Atomic(exact(dwords)?),
         Op::CONST_FILL => Packet::Transfer(Transfer::fill(&exact::<ConstantFill>(dwords)?)?),
@@ -136,8 +140,14 @@ pub(super) fn parse(form: SdmaPackets, dwords: &[u32]) -> Result<Packet, SdmaErr
             }
         }
         Op::GCR_REQ => Packet::Caches,
-        _ => return Err(SdmaError::Operation(header)),
+        _ => Packet::Kernel(KernelPacket::parse(header, dwords)?),
     })
+}
+
+/// Returns true if a wait is one for the value of a register.
+pub(super) fn is_of_register(packet: &PollRegmem) -> bool {
+    let header = packet.header;
+    !header.mem_poll() && !header.hdp_flush() && header.func() != 0
 }
 
 /// Returns true if a wait is over.
@@ -190,7 +200,7 @@ mod tests {
     fn boxes_are_the_same_in_the_fields_of_either_version() {
         let [old, new] = [SdmaPackets::V6, SdmaPackets::V7].map(|form| {
             let packet = subwin(form);
-            assert_eq!(length(form, &packet[..HEAD]), Ok(Some(13)));
+            assert_eq!(length((form, false), &packet[..HEAD]), Ok(Some(13)));
             parse(form, &packet).unwrap()
         });
         assert_eq!(old, new);
@@ -203,9 +213,9 @@ mod tests {
         let header = u32::from(Op::COPY.0);
         let plain = [header, 15, 0, 0x1000, 0, 0x2000, 0];
         let with = [header | 1 << 19, 15, 0, 0x1000, 0, 0x2000, 0, 0];
-        assert_eq!(length(SdmaPackets::V7, &plain[..HEAD]), Ok(Some(7)));
-        assert_eq!(length(SdmaPackets::V7, &with[..HEAD]), Ok(Some(8)));
-        assert_eq!(length(SdmaPackets::V6, &with[..HEAD]), Ok(Some(7)));
+        assert_eq!(length((SdmaPackets::V7, false), &plain[..HEAD]), Ok(Some(7)));
+        assert_eq!(length((SdmaPackets::V7, false), &with[..HEAD]), Ok(Some(8)));
+        assert_eq!(length((SdmaPackets::V6, false), &with[..HEAD]), Ok(Some(7)));
         assert_eq!(parse(SdmaPackets::V7, &with), parse(SdmaPackets::V7, &plain));
         let compressed = [&with[..7], &[1]].concat();
         let field = SdmaError::Field { what: "COPY dcc", value: 1 };

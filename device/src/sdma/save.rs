@@ -6,7 +6,7 @@ use super::moments::Watched;
 use super::{SdmaConfig, SdmaEnv, SdmaQueue};
 use crate::queue::DmaContext;
 use crate::save::{Broken, check};
-use crate::vm::{SpaceList, Spaces};
+use crate::vm::{SpaceList, Spaces, VMIDS};
 
 /// An SDMA queue; the packet that it is in is read again.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -17,6 +17,8 @@ pub(crate) struct SavedSdma {
     read_index: u64,
     reported: Option<u64>,
     context: DmaContext,
+    /// VMID of its indirect buffer.
+    buffer_vmid: u8,
     stopped: bool,
 }
 
@@ -32,6 +34,7 @@ impl SdmaQueue {
                 .moving
                 .as_ref()
                 .map_or(self.context, |moving| DmaContext { done: moving.done(), ..self.context }),
+            buffer_vmid: self.buffer_vmid,
             stopped: self.stopped,
         }
     }
@@ -42,17 +45,22 @@ impl SdmaQueue {
         check("bytes of a ring", bytes, bytes.is_power_of_two() && (4..=1 << 33).contains(&bytes))?;
         check("read pointer of a ring", saved.read_index, saved.read_index.is_multiple_of(4))?;
         saved.context.check()?;
-        Ok(Self {
+        check("VMID of an indirect buffer", saved.buffer_vmid, usize::from(saved.buffer_vmid) < VMIDS)?;
+        let mut restored = Self {
             config: saved.config,
             space: spaces.get(saved.space)?,
             env: env.clone(),
             read_index: saved.read_index,
             reported: saved.reported,
             context: saved.context,
+            buffer_vmid: saved.buffer_vmid,
+            buffer_space: None,
             moving: None,
             stopped: saved.stopped,
             hangs: false,
             watched: Watched::default(),
-        })
+        };
+        restored.buffer_space = restored.space_of(saved.buffer_vmid);
+        Ok(restored)
     }
 }

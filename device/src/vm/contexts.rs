@@ -268,11 +268,19 @@ impl Contexts {
         self.lock().contexts[usize::from(vmid) % VMIDS].tables
     }
 
-    /// Changes the page tables of a VMID: its next use makes a new address space.
+    /// Changes the page tables of a VMID: its next use makes a new address space. Values that are there already change nothing:
+    /// Linux writes the tables of VMID 0 again with every invalidation by an engine.
     pub(crate) fn change(&self, vmid: u8, change: impl FnOnce(&mut Tables)) {
         let vmid = usize::from(vmid) % VMIDS;
-        change(&mut self.lock().contexts[vmid].tables);
-        self.put(vmid, None);
+        let changed = {
+            let tables = &mut self.lock().contexts[vmid].tables;
+            let before = *tables;
+            change(tables);
+            *tables != before
+        };
+        if changed {
+            self.put(vmid, None);
+        }
     }
 
     /// Process of a VMID, 0 for none.

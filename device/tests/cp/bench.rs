@@ -180,7 +180,14 @@ impl Bench {
         let mut bench = Bench {
             memory,
             space,
-            env: CpEnv { clock, interrupts: interrupts.clone(), tools: Tools::default(), shader, wake },
+            env: CpEnv {
+                clock,
+                interrupts: interrupts.clone(),
+                tools: Tools::default(),
+                kernel: None,
+                shader,
+                wake,
+            },
             movers: Arc::default(),
             interrupts,
             wakes,

@@ -76,6 +76,7 @@ impl Ring {
             rptr_report: pointers,
             wptr_poll: pointers + 8,
             read_index: 0,
+            kernel: false,
         };
         let engine =
             SdmaQueue::new(config, Arc::clone(&bench.space), &bench.sdma_env(), DmaContext::default());

@@ -1,12 +1,13 @@
 //! Rings of the kernel that the stock driver has: graphics and compute by frames, SDMA by registers.
 
 use belfry_abi::doorbell::DoorbellIndex;
+use belfry_abi::gpuvm::{PTE_READABLE, PTE_SNOOPED, PTE_SYSTEM, PTE_VALID, PTE_WRITEABLE};
 use belfry_abi::mes::{AddQueue, AddQueueFlags, Header, Opcode, QueueType, RemoveQueue, RemoveQueueFlags};
-use belfry_abi::regs::{gc, sdma};
+use belfry_abi::regs::{gc, nbio, sdma};
 use belfry_device::chip::gfx1100::dword;
 use zerocopy::FromZeros;
 
-use crate::driver::{Driver, FB, KernelRing, eventually};
+use crate::driver::{Driver, FB, GART, KernelRing, Process, UserQueue, eventually};
 
 const DOORBELL: DoorbellIndex = belfry_abi::pci::doorbell::GFX_RING0;
 
@@ -85,6 +86,9 @@ fn graphics_ring_of_a_frame_passes_the_tests_of_a_driver() {
     let mqd = graphics_mqd(&mut driver, &mqd);
     assert!(map(&mut driver, QueueType::GFX, mqd, (0, 0)));
     run_tests(&mut driver, &mut ring, 0);
+    // A flush of the host data path: a register is written, and another one waited for.
+    let [request, done] = [dword::<nbio::GPU_HDP_FLUSH_REQ>(), dword::<nbio::GPU_HDP_FLUSH_DONE>()];
+    driver.submit(&mut ring, &packet(0x3c, &[3 | 1 << 6 | 1 << 8, request, done, 1, 1, 0x20]));
     // State of drawing: CLEAR_STATE, CONTEXT_CONTROL, PREAMBLE_CNTL, SET_CONTEXT_REG.
     for (opcode, body) in
         [(0x12, &[0][..]), (0x28, &[1 << 31, 1 << 31]), (0x4a, &[2 << 28]), (0x69, &[0x80, 1])]
@@ -220,4 +224,99 @@ fn sdma_rings_that_cannot_be_are_refused_by_name() {
     driver.write(dword::<sdma::SDMA0_QUEUE0_RB_CNTL>(), 10 << 1 | 1);
     driver.runner_passes();
     assert_eq!(driver.errors("ring of an SDMA engine without a doorbell, which is not modelled"), 1);
+}
+
+/// A ring of an SDMA engine.
+struct SdmaRing {
+    memory: u64,
+    pointers: u64,
+    written: u64,
+}
+
+impl SdmaRing {
+    fn start(driver: &mut Driver) -> Self {
+        let (memory, pointers) = start_sdma(driver);
+        Self { memory, pointers, written: 0 }
+    }
+
+    /// Puts packets into the ring, and waits until they are done.
+    fn run(&mut self, driver: &mut Driver, packets: &[&[u32]]) {
+        for word in packets.concat() {
+            driver.put_ram(self.memory + self.written % 4096, &word);
+            self.written += 4;
+        }
+        driver.set_ram_u64(self.pointers + 8, self.written);
+        driver.ring(belfry_abi::pci::doorbell::SDMA_ENGINE0.offset().bytes(), self.written);
+        eventually("the packets are done", || driver.ram_u64(self.pointers) == self.written);
+    }
+}
+
+/// WRITE of a dword.
+fn write_dword(at: u64, value: u32) -> [u32; 5] {
+    [2, at as u32, (at >> 32) as u32, 0, value]
+}
+
+#[test]
+fn sdma_ring_writes_registers_and_waits_for_them() {
+    let mut driver = Driver::up();
+    let mut ring = SdmaRing::start(&mut driver);
+    let (target, at) = driver.gart_alloc(4096);
+    let register = dword::<gc::SCRATCH_REG0>();
+    let set = |value: u32| [0xf000_000e, register, value];
+    let wait = |value: u32| [8 | 3 << 28, register << 2, 0, value, u32::MAX, 0xfff << 16 | 10];
+    ring.run(&mut driver, &[&set(5), &wait(5), &write_dword(at, 1)]);
+    assert_eq!((driver.read(register), driver.ram_u32(target)), (5, 1));
+    // A flush of the HDP, as sdma_v6_0_ring_emit_hdp_flush asks for it.
+    let flush = [8 | 1 << 26 | 3 << 28, 0x107 << 2, 0x106 << 2, 0x400, 0x400, 0xfff << 16 | 10];
+    ring.run(&mut driver, &[&flush, &write_dword(at, 2)]);
+    assert_eq!(driver.ram_u32(target), 2);
+    assert_eq!(driver.gpu.stats().errors, Default::default());
+}
+
+#[test]
+fn sdma_ring_sees_new_translations_after_its_invalidation() {
+    let mut driver = Driver::up();
+    let mut ring = SdmaRing::start(&mut driver);
+    let (first, at) = driver.gart_alloc(4096);
+    let second = driver.alloc_ram(4096);
+    ring.run(&mut driver, &[&write_dword(at, 1)]);
+    // Linux writes the tables' address, which is the same, and then has engine 6 of the GC hub invalidate.
+    let base = dword::<gc::GCVM_CONTEXT0_PAGE_TABLE_BASE_ADDR_LO32>();
+    let [low, high] = [base, base + 1].map(|register| [0xf000_000e, register, driver.read(register)]);
+    let invalidate = [8 | 4 << 8 | 6 << 16 | 0x1f << 24, 1, u32::MAX, 1 | 0x1f << 16];
+    // PTEPDE of two entries: the page, and the one after it.
+    let entry = FB + (at - GART) / 4096 * 8;
+    let flags = PTE_VALID | PTE_SYSTEM | PTE_SNOOPED | PTE_READABLE | PTE_WRITEABLE;
+    let words = |value: u64| [value as u32, (value >> 32) as u32];
+    let make = [&[12], &words(entry)[..], &words(flags), &words(second), &[4096, 0, 1]].concat();
+    ring.run(&mut driver, &[&make, &low, &high, &invalidate, &write_dword(at, 2)]);
+    assert_eq!((driver.ram_u32(first), driver.ram_u32(second)), (1, 2));
+    let mut entries = [0u64; 2];
+    for (number, entry) in entries.iter_mut().enumerate() {
+        let mut bytes = [0; 8];
+        let place = (at - GART) / 4096 * 8 + number as u64 * 8;
+        driver.gpu.bar_read(belfry_abi::pci::BAR_VRAM, place, &mut bytes).unwrap();
+        *entry = u64::from_le_bytes(bytes);
+    }
+    assert_eq!(entries, [second | flags, (second + 4096) | flags]);
+    assert_eq!(driver.gpu.stats().errors, Default::default());
+}
+
+#[test]
+fn sdma_ring_executes_buffers_in_the_memory_of_their_vmid() {
+    let mut driver = Driver::up();
+    let mut ring = SdmaRing::start(&mut driver);
+    let mut process = Process::new(&mut driver, 0x8001);
+    let queue = UserQueue::new(&mut driver, &mut process, 0x800);
+    assert!(queue.add(&mut driver, &process));
+    let (memory, va) = process.alloc(&mut driver, 4096);
+    for (place, word) in (memory..).step_by(4).zip(write_dword(va + 256, 7)) {
+        driver.put_ram(place, &word);
+    }
+    let vmid = 8;
+    let enter = |vmid: u32| [4 | vmid << 16, va as u32, (va >> 32) as u32, 5, 0, 0];
+    let (target, at) = driver.gart_alloc(4096);
+    ring.run(&mut driver, &[&enter(vmid), &write_dword(at, 3)]);
+    assert_eq!((driver.ram_u32(memory + 256), driver.ram_u32(target)), (7, 3));
+    assert_eq!(driver.gpu.stats().errors, Default::default());
 }

@@ -83,6 +83,7 @@ impl Queue {
             rptr_report: mqd.rptr_report(),
             wptr_poll: mqd.wptr_poll(),
             read_index: rest.read_index,
+            kernel: false,
         };
         let engine_of_queue =
             SdmaQueue::new(config, Arc::clone(space), &ports.sdma_env(), sdma_mqd::context(&mqd));
