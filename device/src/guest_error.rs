@@ -64,7 +64,7 @@ guest_errors! {
     KiqRingUnmapped = "the KIQ's ring is not mapped",
     MesRingUnmapped = "the MES ring is not mapped",
     AddQueueTooEarly = "ADD_QUEUE before SET_HW_RSRC",
-    AddQueueGraphics = "ADD_QUEUE of a graphics queue, which is not modelled",
+    AddQueueGraphics = "ADD_QUEUE of a graphics queue, of which the driver gave none",
     AddQueueKernel = "ADD_QUEUE of a kernel queue, which is not modelled",
     AddQueueOtherProcess = "ADD_QUEUE of a process that is another one already",
     AddQueueProtected = "ADD_QUEUE of a protected queue, which is not modelled",

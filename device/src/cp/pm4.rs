@@ -22,7 +22,7 @@ use belfry_isa::trap::TrapHandler;
 use zerocopy::IntoBytes;
 
 use super::context::{Context, Leaving};
-use super::env::CpEnv;
+use super::env::{CpEnv, KernelReach};
 use super::error::{Cause, QueueError};
 use super::indirect::{Execution, Packet};
 use super::preempted::Preempted;
@@ -70,6 +70,16 @@ pub struct Pm4Config {
     pub trap: Option<TrapHandler>,
     /// Graphics core that executes it and has its workgroups; `None` on a chip with one core.
     pub shares: Option<XccShares>,
+    /// True for a queue of the kernel's (`CP_HQD_PQ_CONTROL.PRIV_STATE`), and for one of the graphics pipes: its packets reach
+    /// all registers, and may be about the state of drawing.
+    pub kernel: bool,
+}
+
+impl Pm4Config {
+    /// Returns the parts of the device that packets of such a queue reach beside those of programs.
+    fn reach(&self, env: &CpEnv) -> Option<KernelReach> {
+        env.kernel.as_ref().filter(|_| self.kernel).cloned()
+    }
 }
 
 /// A PM4 queue on a hardware slot.
@@ -77,6 +87,8 @@ pub struct Pm4Queue {
     config: Pm4Config,
     state: Arc<QueueState>,
     shader: Arc<ShaderEngine>,
+    /// Parts that its packets reach if it is the kernel's.
+    kernel: Option<KernelReach>,
     registers: ComputeRegisters,
     /// Compute units that its MQD allowed when it was mapped, by shader engine.
     allowed_cus: [u32; 8],
@@ -159,6 +171,7 @@ impl Pm4Queue {
             config,
             state: Arc::new(QueueState::new(shader, config.identity, env)),
             shader: Arc::clone(&env.shader),
+            kernel: config.reach(env),
             allowed_cus: launch::STATIC_THREAD_MGMT.map(|mask| registers.get(mask)),
             registers,
             read_index: config.read_index,

@@ -158,7 +158,9 @@ impl Place {
     /// Returns the place in the form of [`SeenQueue::place`].
     pub(super) fn seen(self) -> (Option<u8>, u8, u8) {
         match self {
-            Self::Compute(_, HqdId { me, pipe, queue }) => (Some(me), pipe, queue),
+            Self::Compute(_, HqdId { me, pipe, queue }) | Self::Graphics(HqdId { me, pipe, queue }) => {
+                (Some(me), pipe, queue)
+            }
             Self::Sdma { engine, queue } => (None, engine, queue),
         }
     }

@@ -28,6 +28,8 @@ pub use error::Error;
 
 /// First register that `SET_UCONFIG_REG` counts from (`PACKET3_SET_UCONFIG_REG_START`).
 pub(crate) const UCONFIG_START: u32 = 0xc000;
+/// First register that `SET_CONTEXT_REG` counts from (`PACKET3_SET_CONTEXT_REG_START`).
+const CONTEXT_START: u32 = 0xa000;
 /// Bits of a packet's register number.
 const REGISTER_MASK: u32 = 0x3_ffff;
 /// Selector of COPY_DATA: a register, as source or destination.
@@ -168,6 +170,41 @@ pub(crate) fn execute(opcode: Opcode, body: &[u32], port: &mut impl Port) -> Res
         other => return Err(Error::Operation(other)),
     }
     Ok(Effect::Done)
+}
+
+/// Executes one packet of type 3 of a stream of the kernel's, which may be one of graphics.
+pub(crate) fn execute_of_kernel(opcode: Opcode, body: &[u32], port: &mut impl Port) -> Result<Effect, Error> {
+    match opcode {
+        // State of drawing, which is not modelled: there is nothing to reset and nothing to switch.
+        Opcode::CLEAR_STATE
+        | Opcode::CONTEXT_CONTROL
+        | Opcode::PREAMBLE_CNTL
+        | Opcode::SWITCH_BUFFER
+        | Opcode::FRAME_CONTROL => {}
+        Opcode::SET_CONTEXT_REG => set_registers("SET_CONTEXT_REG", CONTEXT_START, body, port)?,
+        Opcode::INDIRECT_BUFFER => {
+            // Graphics rings do not say that a buffer is valid.
+            let mut buffer: IndirectBuffer = exact(opcode, body)?;
+            buffer.control.set_valid(true);
+            return Ok(Effect::Enter(buffer));
+        }
+        _ => return execute(opcode, body, port),
+    }
+    Ok(Effect::Done)
+}
+
+/// Writes registers that follow each other, as SET_CONTEXT_REG and SET_SH_REG do.
+pub(crate) fn set_registers(
+    packet: &'static str,
+    first: u32,
+    body: &[u32],
+    port: &mut impl Port,
+) -> Result<(), Error> {
+    let Some((&start, values)) = body.split_first() else { return Ok(()) };
+    for (index, &value) in (first + (start & 0xffff)..).zip(values) {
+        port.write_register(packet, index, value)?;
+    }
+    Ok(())
 }
 
 fn write_data(body: &[u32], port: &mut impl Port) -> Result<(), Error> {

@@ -218,6 +218,11 @@ impl Hqd {
         DoorbellIndex::from_dwords(self.get::<CP_HQD_PQ_DOORBELL_CONTROL>().doorbell_offset())
     }
 
+    /// Returns true if its packets may do what the kernel's may.
+    pub(crate) fn is_of_kernel(&self) -> bool {
+        self.get::<CP_HQD_PQ_CONTROL>().priv_state()
+    }
+
     /// Returns true if the ring holds AQL packets.
     pub(crate) fn is_aql(&self) -> bool {
         self.get::<CP_HQD_AQL_CONTROL>().control0() != 0

@@ -112,6 +112,7 @@ impl Ring {
             apertures,
             trap,
             shares: None,
+            kernel: false,
         };
         let cp = Pm4Queue::new(config, Arc::clone(&bench.space), Arc::default(), &bench.env, &all_cus());
         Ring { cp, config, dwords, written: 0 }

@@ -348,7 +348,6 @@ fn fields_of_scheduler_frames_that_do_nothing_are_named() {
     let names = [
         "SET_HW_RSRC aggregated_doorbells",
         "SET_HW_RSRC compute_hqd_mask of pipes 4 to 7",
-        "SET_HW_RSRC gfx_hqd_mask",
         "SET_HW_RSRC sdma_hqd_mask of queues 8 to 31",
         "SET_HW_RSRC_1 fields of later firmware",
         "SET_HW_RSRC_1 mes_info_ctx",

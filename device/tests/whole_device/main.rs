@@ -11,6 +11,7 @@ mod driver;
 mod exclusive;
 mod hws;
 mod inspect;
+mod kernel_queues;
 mod kernel_rings;
 mod kernels;
 mod kiq;

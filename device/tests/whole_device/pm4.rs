@@ -22,9 +22,9 @@ use crate::save::guest::{KERNELS, config};
 const RING: u64 = 1024;
 
 /// A queue of the driver in miniature whose packets are PM4.
-struct Pm4 {
-    queue: UserQueue,
-    written: u64,
+pub struct Pm4 {
+    pub queue: UserQueue,
+    pub written: u64,
 }
 
 pub fn packet(opcode: Opcode, body: &[u32]) -> Vec<u32> {
@@ -35,7 +35,7 @@ pub fn halves(value: u64) -> [u32; 2] {
     [value as u32, (value >> 32) as u32]
 }
 
-fn write(at: u64, value: u32) -> Vec<u32> {
+pub fn write(at: u64, value: u32) -> Vec<u32> {
     packet(Opcode::WRITE_DATA, &[&[5 << 8][..], &halves(at), &[value]].concat())
 }
 
@@ -43,7 +43,7 @@ fn wait(at: u64, value: u32) -> Vec<u32> {
     packet(Opcode::WAIT_REG_MEM, &[&[3 | 1 << 4][..], &halves(at), &[value, u32::MAX, 4]].concat())
 }
 
-fn release(at: u64, value: u32) -> Vec<u32> {
+pub fn release(at: u64, value: u32) -> Vec<u32> {
     let body = [&[20 | 5 << 8, 2 << 29 | 2 << 24][..], &halves(at), &[value, 0, value]].concat();
     packet(Opcode::RELEASE_MEM, &body)
 }
@@ -79,7 +79,7 @@ fn direct(size: u32) -> Vec<u32> {
 }
 
 impl Pm4 {
-    fn new(driver: &mut Driver, process: &mut Process, doorbell: u32) -> Self {
+    pub fn new(driver: &mut Driver, process: &mut Process, doorbell: u32) -> Self {
         let queue = UserQueue::new(driver, process, doorbell);
         let mut mqd = mqd(driver, &queue);
         let mut control = gc::CP_HQD_PQ_CONTROL::from_bits(0);
@@ -96,7 +96,7 @@ impl Pm4 {
         assert!(driver.mes(&frame, MesOpcode::ADD_QUEUE));
     }
 
-    fn put(&mut self, driver: &Driver, packets: &[Vec<u32>]) {
+    pub fn put(&mut self, driver: &Driver, packets: &[Vec<u32>]) {
         for dword in packets.concat() {
             driver.put_ram(self.queue.ring + self.written % RING * 4, &dword);
             self.written += 1;
@@ -105,12 +105,12 @@ impl Pm4 {
         driver.ring(u64::from(self.queue.doorbell) * 4, self.written);
     }
 
-    fn read_pointer(&self, driver: &Driver) -> u64 {
+    pub fn read_pointer(&self, driver: &Driver) -> u64 {
         driver.ram_u32(self.queue.queue + 0x80).into()
     }
 }
 
-fn mqd(driver: &Driver, queue: &UserQueue) -> ComputeMqd {
+pub fn mqd(driver: &Driver, queue: &UserQueue) -> ComputeMqd {
     let mut bytes = [0; 2048];
     driver.ram.read_slice(&mut bytes, GuestAddress(queue.mqd_memory)).unwrap();
     ComputeMqd::read_from_bytes(&bytes).unwrap()

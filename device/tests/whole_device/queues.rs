@@ -124,7 +124,9 @@ fn queues_that_are_not_modelled_or_malformed_are_refused_by_name() {
     let good = queue.frame(&mut driver, &process);
     type Change = fn(&mut belfry_abi::mes::AddQueue);
     let cases: [(&str, Change); 7] = [
-        ("ADD_QUEUE of a graphics queue, which is not modelled", |frame| frame.queue_type = QueueType::GFX.0),
+        ("ADD_QUEUE of a graphics queue, of which the driver gave none", |frame| {
+            frame.queue_type = QueueType::GFX.0;
+        }),
         ("ADD_QUEUE of an unknown type", |frame| frame.queue_type = 77),
         ("ADD_QUEUE of a kernel queue, which is not modelled", |frame| {
             frame.flags |= AddQueueFlags::MAP_LEGACY_KQ;
@@ -137,7 +139,9 @@ fn queues_that_are_not_modelled_or_malformed_are_refused_by_name() {
         ("ADD_QUEUE with a doorbell that is taken", |frame| {
             frame.doorbell_offset = belfry_abi::pci::doorbell::MES_RING0;
         }),
-        ("ADD_QUEUE with an impossible address range", |frame| frame.process_va_end = u64::MAX.into()),
+        ("ADD_QUEUE with an impossible address range", |frame| {
+            (frame.process_va_start, frame.process_va_end) = (2.into(), 1.into());
+        }),
     ];
     for (name, change) in cases {
         let mut frame = good;

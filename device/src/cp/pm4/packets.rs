@@ -15,6 +15,7 @@ use crate::chip::{Pm4Packets, TmpRing, UserRegisters};
 use crate::cp::MAX_SCRATCH_SLOTS;
 use crate::cp::complete::Completed;
 use crate::cp::dispatch::Prepared;
+use crate::cp::env::KernelReach;
 use crate::cp::error::Cause;
 use crate::cp::indirect::Packet;
 use crate::pm4::{self, Effect, Error, Port};
@@ -48,6 +49,8 @@ struct Reach<'a> {
     /// The graphics core that executes the queue.
     xcc: u8,
     allowed: &'static UserRegisters,
+    /// All other registers, for queues of the kernel.
+    all: Option<&'a KernelReach>,
     registers: &'a mut ComputeRegisters,
     hdp_flush: &'a mut u32,
     /// Context identifiers of the interrupts that packets ask for.
@@ -68,7 +71,7 @@ impl Port for Reach<'_> {
         if index == self.allowed.hdp_flush_req || index == self.allowed.hdp_flush_done {
             return Ok(*self.hdp_flush);
         }
-        Err(Error::Register { packet, index })
+        self.all.map(|all| all.read(self.xcc, index)).ok_or(Error::Register { packet, index })
     }
 
     fn write_register(&mut self, packet: &'static str, index: u32, value: u32) -> Result<(), Error> {
@@ -84,7 +87,9 @@ impl Port for Reach<'_> {
         if self.allowed.thread_trace_userdata.contains(&index) || WITHOUT_EFFECT.contains(&index) {
             return Ok(());
         }
-        Err(Error::Register { packet, index })
+        let all = self.all.ok_or(Error::Register { packet, index })?;
+        all.write(self.xcc, index, value);
+        Ok(())
     }
 
     fn now(&self) -> u64 {
@@ -155,7 +160,11 @@ impl Pm4Queue {
                 }
             }
             _ => {
-                let effect = self.with_reach(|reach| pm4::execute(opcode, body, reach))?;
+                let kernel = self.config.kernel;
+                let effect = self.with_reach(|reach| match kernel {
+                    true => pm4::execute_of_kernel(opcode, body, reach),
+                    false => pm4::execute(opcode, body, reach),
+                })?;
                 return Ok(match effect {
                     Effect::Done => Outcome::Done,
                     Effect::Wait => Outcome::Blocked(BlockedOn::Memory),
@@ -179,6 +188,7 @@ impl Pm4Queue {
             packets: self.shader.chip().pm4,
             xcc: self.config.shares.map_or(0, |shares| shares.first()),
             allowed: &self.shader.chip().user_registers,
+            all: self.kernel.as_ref(),
             registers: &mut self.registers,
             hdp_flush: &mut self.hdp_flush,
             interrupts: Vec::new(),

@@ -139,6 +139,7 @@ impl Pm4Queue {
             config,
             state,
             shader: Arc::clone(&env.shader),
+            kernel: config.reach(env),
             registers: saved.registers.clone(),
             allowed_cus: saved.allowed_cus,
             read_index: saved.read_index,

@@ -108,7 +108,6 @@ impl Frames<'_> {
             QueueType::GFX => Kind::Graphics,
             _ => return Err(GuestError::AddQueueType),
         };
-        kind.served()?;
         if frame.flags.contains(AddQueueFlags::IS_TMZ_QUEUE) {
             return Err(GuestError::AddQueueProtected);
         }
@@ -226,12 +225,13 @@ fn set_hw_resources(mes: &mut Slots, ports: &Ports, frame: &SetHwResources) -> R
     let pipes = frame.compute_hqd_mask.iter().take(4).zip(0..);
     let compute = pipes.fold(0, |mask, (&pipe, at)| mask | u64::from(pipe as u8) << (8 * at));
     let sdma = (0..).zip(frame.sdma_hqd_mask).flat_map(|(engine, mask)| Place::sdma(engine, mask));
-    mes.configure(ports, Partition::ONE, vmids, Place::compute(0, compute).chain(sdma).collect())?;
+    let graphics = (0..).zip(frame.gfx_hqd_mask).flat_map(|(pipe, mask)| Place::graphics(pipe, mask));
+    let places = Place::compute(0, compute).chain(sdma).chain(graphics).collect();
+    mes.configure(ports, Partition::ONE, vmids, places)?;
     unmodelled(
         counters,
         [
             ("SET_HW_RSRC compute_hqd_mask of pipes 4 to 7", frame.compute_hqd_mask[4..] != [0; 4]),
-            ("SET_HW_RSRC gfx_hqd_mask", frame.gfx_hqd_mask != [0; 2]),
             (
                 "SET_HW_RSRC sdma_hqd_mask of queues 8 to 31",
                 frame.sdma_hqd_mask.iter().any(|mask| mask >> 8 != 0),
@@ -268,6 +268,12 @@ fn set_scheduling_config(mes: &mut Slots, counters: &Counters, frame: &SetSchedu
     );
 }
 
+/// Bits of the registers `GCVM_CONTEXTn_PAGE_TABLE_START_ADDR` and `_END_ADDR`.
+///
+/// Linux gives pages for queues of processes, and bytes for its own queues (`amdgpu_mes_add_hw_queue`), of which the registers
+/// keep these.
+const PAGE_BITS: u64 = (1 << 36) - 1;
+
 /// Returns the fields of a frame that firmware uses.
 fn new_queue(frame: &AddQueue, kind: Kind) -> NewQueue {
     NewQueue {
@@ -279,7 +285,7 @@ fn new_queue(frame: &AddQueue, kind: Kind) -> NewQueue {
             base: frame.page_table_base_addr.get(),
             shape: Some(Shape {
                 cntl: frame.vm_context_cntl,
-                range: (frame.process_va_start.get(), frame.process_va_end.get()),
+                range: (frame.process_va_start.get() & PAGE_BITS, frame.process_va_end.get() & PAGE_BITS),
             }),
             shader: None,
         },

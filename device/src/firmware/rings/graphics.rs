@@ -22,7 +22,7 @@ const BUFSZ: u32 = 0x3f;
 /// # Errors
 ///
 /// A descriptor that is not mapped, or that has no ring.
-pub(super) fn load(hqd: &mut Hqd, space: &AddressSpace, mqd: u64) -> Result<(), GuestError> {
+pub(in crate::firmware) fn load(hqd: &mut Hqd, space: &AddressSpace, mqd: u64) -> Result<(), GuestError> {
     let mut dwords = [0u32; COUNT];
     let at = mqd.wrapping_add(FIRST as u64 * 4);
     space.read_bytes(at, dwords.as_mut_bytes()).map_err(|_| GuestError::MqdUnmapped)?;
@@ -41,4 +41,12 @@ pub(super) fn load(hqd: &mut Hqd, space: &AddressSpace, mqd: u64) -> Result<(), 
         wptr: quad(wptr, wptr_hi),
     });
     Ok(())
+}
+
+/// Dword of `cp_gfx_hqd_rptr`.
+const RPTR: u64 = 138;
+
+/// Writes the read pointer of a descriptor. Returns false if it is not mapped.
+pub(in crate::firmware) fn save(space: &AddressSpace, mqd: u64, rptr: u64) -> bool {
+    space.store_u32(mqd.wrapping_add(RPTR * 4), rptr as u32).is_ok()
 }

@@ -1,6 +1,6 @@
 //! The kernel's own rings: which are mapped, by registers, by a packet of the KIQ or by a frame, and their turns.
 
-mod graphics;
+pub(super) mod graphics;
 mod kind;
 pub(super) mod pm4;
 mod running;

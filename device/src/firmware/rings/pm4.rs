@@ -3,7 +3,7 @@
 //!
 //! Packets that a driver sends: linux `amdgpu/gfx_v11_0.c` (`gfx_v11_0_ring_emit_*`).
 
-use belfry_abi::pm4::{IndirectBuffer, Opcode};
+use belfry_abi::pm4::{Opcode, SH_REG_START};
 
 use super::At;
 use super::running::Running;
@@ -14,10 +14,6 @@ use crate::guest_error::GuestError;
 use crate::pm4::{self, Effect, Error, Port};
 use crate::queue::QueueIdentity;
 use crate::vm::AddressSpace;
-
-/// `PACKET3_SET_CONTEXT_REG_START` and `PACKET3_SET_SH_REG_START`.
-const CONTEXT_START: u32 = 0xa000;
-const SH_START: u32 = 0x2c00;
 
 /// Parts that the packets of a ring reach: all registers, and the memory of a VMID.
 struct Kernel<'a> {
@@ -59,35 +55,13 @@ impl Port for Kernel<'_> {
 }
 
 impl Kernel<'_> {
-    /// Writes registers that follow each other, as SET_CONTEXT_REG and SET_SH_REG do.
-    fn set(&mut self, packet: &'static str, first: u32, body: &[u32]) -> Result<(), Error> {
-        let Some((&start, values)) = body.split_first() else { return Ok(()) };
-        for (index, &value) in (first + (start & 0xffff)..).zip(values) {
-            self.write_register(packet, index, value)?;
-        }
-        Ok(())
-    }
-
     fn execute(&mut self, packet: &Packet) -> Result<Effect, Error> {
         if packet.header.packet_type() == 2 {
             return Ok(Effect::Done);
         }
         match packet.header.opcode() {
-            // State of drawing, which is not modelled: there is nothing to reset and nothing to switch.
-            Opcode::CLEAR_STATE
-            | Opcode::CONTEXT_CONTROL
-            | Opcode::PREAMBLE_CNTL
-            | Opcode::SWITCH_BUFFER
-            | Opcode::FRAME_CONTROL => {}
-            Opcode::SET_CONTEXT_REG => self.set("SET_CONTEXT_REG", CONTEXT_START, &packet.body)?,
-            Opcode::SET_SH_REG => self.set("SET_SH_REG", SH_START, &packet.body)?,
-            Opcode::INDIRECT_BUFFER => {
-                // Graphics rings do not say that a buffer is valid.
-                let mut buffer: IndirectBuffer = pm4::exact(Opcode::INDIRECT_BUFFER, &packet.body)?;
-                buffer.control.set_valid(true);
-                return Ok(Effect::Enter(buffer));
-            }
-            opcode => return pm4::execute(opcode, &packet.body, self),
+            Opcode::SET_SH_REG => pm4::set_registers("SET_SH_REG", SH_REG_START, &packet.body, self)?,
+            opcode => return pm4::execute_of_kernel(opcode, &packet.body, self),
         }
         Ok(Effect::Done)
     }

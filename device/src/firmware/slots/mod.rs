@@ -160,10 +160,13 @@ impl Slots {
         let mut queue = match new.kind {
             Kind::Compute => Queue::new(ports, kernel, pointer, new)?,
             Kind::Sdma(engine) => Queue::new_sdma(ports.chip.sdma.mqd, kernel, new, engine)?,
-            Kind::Graphics => return Err(GuestError::AddQueueGraphics),
+            Kind::Graphics => Queue::new_graphics(kernel, pointer, new)?,
         };
         if !pools.contains(&queue.pool) {
-            return Err(GuestError::AddQueueSdma);
+            return Err(match new.kind {
+                Kind::Graphics => GuestError::AddQueueGraphics,
+                Kind::Compute | Kind::Sdma(_) => GuestError::AddQueueSdma,
+            });
         }
         // After the queues that wait already.
         self.turns += 1;

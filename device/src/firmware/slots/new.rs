@@ -3,7 +3,6 @@
 use belfry_abi::doorbell::DoorbellIndex;
 
 use super::Asked;
-use crate::guest_error::GuestError;
 use crate::queue::Partition;
 use crate::vm::{AddressSpace, ShaderMemory};
 
@@ -51,7 +50,7 @@ pub(in crate::firmware) struct NewProcess {
 pub(in crate::firmware) struct Shape {
     /// `GCVM_CONTEXTn_CNTL`.
     pub(in crate::firmware) cntl: u32,
-    /// First and last virtual page.
+    /// First and last virtual page, 36 bits each.
     pub(in crate::firmware) range: (u64, u64),
 }
 
@@ -64,20 +63,6 @@ pub(in crate::firmware) enum Kind {
     Sdma(Option<u8>),
     /// Queue of the graphics pipes.
     Graphics,
-}
-
-impl Kind {
-    /// Checks that an engine runs such queues.
-    ///
-    /// # Errors
-    ///
-    /// The name of the engine without a model.
-    pub(in crate::firmware) fn served(self) -> Result<(), GuestError> {
-        match self {
-            Self::Compute | Self::Sdma(_) => Ok(()),
-            Self::Graphics => Err(GuestError::AddQueueGraphics),
-        }
-    }
 }
 
 /// Place of the write pointer of a queue while the queue is on no hardware slot.

@@ -4,8 +4,10 @@ use crate::queue::HqdId;
 use crate::save::{Broken, check};
 use crate::sdma::MAX_ENGINES;
 
-/// Number of queues of each SDMA engine.
+/// Number of queues of each SDMA engine, and of each graphics pipe.
 const QUEUES: u8 = 8;
+/// Number of graphics pipes.
+const GRAPHICS_PIPES: u8 = 2;
 
 /// One hardware queue.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
@@ -14,6 +16,8 @@ pub(in crate::firmware) enum Place {
     Compute(u8, HqdId),
     /// Queue of an SDMA engine.
     Sdma { engine: u8, queue: u8 },
+    /// Queue of the graphics pipes.
+    Graphics(HqdId),
 }
 
 /// Hardware queues that can replace each other.
@@ -23,6 +27,8 @@ pub(in crate::firmware) enum Pool {
     Compute(u8),
     /// The queues of an SDMA engine.
     Sdma(u8),
+    /// The queues of the graphics pipes.
+    Graphics,
 }
 
 impl Place {
@@ -40,18 +46,26 @@ impl Place {
         (0..QUEUES).filter(move |queue| mask >> queue & 1 == 1).map(move |queue| Self::Sdma { engine, queue })
     }
 
+    /// Returns the places of a graphics pipe that a mask has, one bit for each of its queues.
+    pub(in crate::firmware) fn graphics(pipe: u8, mask: u32) -> impl Iterator<Item = Self> {
+        (0..QUEUES)
+            .filter(move |queue| mask >> queue & 1 == 1)
+            .map(move |queue| Self::Graphics(HqdId { me: 0, pipe, queue }))
+    }
+
     /// Returns the pool of the places that can replace it.
     pub(in crate::firmware) fn pool(self) -> Pool {
         match self {
             Self::Compute(first, _) => Pool::Compute(first),
             Self::Sdma { engine, .. } => Pool::Sdma(engine),
+            Self::Graphics(_) => Pool::Graphics,
         }
     }
 
     /// Returns pipe or engine, and queue.
     pub(in crate::firmware) fn numbers(self) -> (u8, u8) {
         match self {
-            Self::Compute(_, id) => (id.pipe, id.queue),
+            Self::Compute(_, id) | Self::Graphics(id) => (id.pipe, id.queue),
             Self::Sdma { engine, queue } => (engine, queue),
         }
     }
@@ -61,6 +75,7 @@ impl Place {
         let (exists, me) = match self {
             Self::Compute(_, id) => (matches!(id.me, 1 | 2) && id.pipe < 4 && id.queue < 8, id.me),
             Self::Sdma { engine, queue } => (engine < MAX_ENGINES && queue < QUEUES, 0),
+            Self::Graphics(id) => (id.me == 0 && id.pipe < GRAPHICS_PIPES && id.queue < QUEUES, id.me),
         };
         let (pipe, queue) = self.numbers();
         let place = u32::from(me) << 16 | u32::from(pipe) << 8 | u32::from(queue);
@@ -94,6 +109,11 @@ mod tests {
         let expected: Vec<_> = (2..8).map(|queue| Place::Sdma { engine: 1, queue }).collect();
         assert_eq!(given, expected);
         assert!(given.iter().all(|place| place.check().is_ok()));
+        let graphics = |pipe, queue| Place::Graphics(HqdId { me: 0, pipe, queue });
+        let given: Vec<_> = Place::graphics(1, 0xffff_ff06).collect();
+        assert_eq!(given, [graphics(1, 1), graphics(1, 2)]);
+        assert!(graphics(1, 7).check().is_ok() && graphics(2, 0).check().is_err());
+        assert!(Place::Graphics(HqdId { me: 1, pipe: 0, queue: 0 }).check().is_err());
         assert!(Place::Sdma { engine: 16, queue: 0 }.check().is_err());
         assert_eq!(
             (Pool::of_engine(1), Pool::of_engine(16), Pool::of_engine(257)),

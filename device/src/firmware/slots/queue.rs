@@ -1,6 +1,7 @@
 //! One user queue as the firmware knows it, on a hardware slot or waiting for one.
 
 mod check;
+mod graphics;
 mod hearing;
 mod leaving;
 mod save;
@@ -93,31 +94,39 @@ impl Queue {
         }
         let gws = Arc::new(Gws::default());
         gws.grant(new.exclusive);
+        let rest = Rest {
+            read_index: Self::first_index(pointer, &hqd, new.wptr.address),
+            saved: mqd.context().is_some(),
+        };
         Ok(Self {
+            // The address of the handler has no bits 7:0.
+            trap: (new.trap.0 & !0xff, new.trap.1),
+            exclusive: new.exclusive,
+            gws,
+            ..Self::waiting(new, Pool::Compute(new.partition.first), rest)
+        })
+    }
+
+    /// Makes a queue without waves that waits for a hardware queue of a pool.
+    fn waiting(new: &NewQueue, pool: Pool, rest: Rest) -> Self {
+        Self {
             doorbell: new.doorbell,
             partition: new.partition,
             process: new.process.key,
             gang: new.gang,
-            pool: Pool::Compute(new.partition.first),
+            pool,
             mqd: new.mqd,
             wptr: new.wptr,
-            // The address of the handler has no bits 7:0.
-            trap: (new.trap.0 & !0xff, new.trap.1),
-            exclusive: new.exclusive,
+            trap: (0, 0),
+            exclusive: false,
             is_static: new.is_static,
-            gws,
+            gws: Arc::new(Gws::default()),
             asked: new.asked,
             turn: 0,
             deaf: None,
             noted: None,
-            life: Life::Unmapped {
-                wait: if new.suspended { Wait::Resume } else { Wait::Slot },
-                rest: Rest {
-                    read_index: Self::first_index(pointer, &hqd, new.wptr.address),
-                    saved: mqd.context().is_some(),
-                },
-            },
-        })
+            life: Life::Unmapped { wait: if new.suspended { Wait::Resume } else { Wait::Slot }, rest },
+        }
     }
 
     /// Returns the first read index. The MQD keeps 32 bits of it; the write pointer in memory has the rest.
@@ -201,6 +210,7 @@ impl Queue {
             Place::Sdma { engine, queue } => {
                 return self.map_sdma(ports, kernel, space, (engine, queue), (vmid, pasid));
             }
+            Place::Graphics(id) => return self.map_graphics(ports, kernel, space, id, (vmid, pasid)),
         };
         let found = space.ok_or(GuestError::ProcessWithoutTables).and_then(|space| {
             let mqds = self.mqds(ports, kernel)?;
@@ -297,6 +307,7 @@ impl Queue {
             apertures,
             trap,
             shares,
+            kernel: hqd.is_of_kernel(),
         };
         let engine = match context {
             None => Pm4Queue::new(config, space, gws, env, mqd.compute()),

@@ -2,8 +2,8 @@
 
 use super::Queue;
 use crate::firmware::Ports;
-use crate::firmware::slots::Place;
 use crate::firmware::slots::life::{Activity, Life, Rest, Slot, Wait};
+use crate::firmware::slots::{Place, Pool};
 use crate::guest_error::GuestError;
 use crate::moments::Moment;
 use crate::queue::{ContextOffsets, DmaContext, HqdId, MqdSet, Saving};
@@ -18,6 +18,10 @@ impl Queue {
         self.check_unmapped(ports, kernel);
         let off_when_idle = |activity| if activity == Activity::Idle { Wait::Doorbell } else { Wait::Slot };
         let (slot, mut engine, then) = match self.end() {
+            Life::Mapped { slot, engine, activity } if self.pool == Pool::Graphics => {
+                self.unmap_graphics(ports, kernel, (slot, engine), activity);
+                return true;
+            }
             Life::Mapped { mut engine, activity, .. } if !self.pool.is_compute() => {
                 engine.suspend();
                 self.unmap_sdma(ports, kernel, engine, activity);
@@ -69,10 +73,14 @@ impl Queue {
         (slot, read_index): (Slot, u64),
         saved: &(Option<ContextOffsets>, Option<Vec<u32>>),
     ) {
-        let Place::Compute(_, id) = slot.id else {
-            self.save_sdma(ports, kernel, read_index, &DmaContext::default());
-            ports.tell(Moment::QueueUnmapped { doorbell: self.doorbell });
-            return;
+        let id = match slot.id {
+            Place::Compute(_, id) => id,
+            Place::Graphics(_) => return self.leave_graphics(ports, kernel, slot, read_index),
+            Place::Sdma { .. } => {
+                self.save_sdma(ports, kernel, read_index, &DmaContext::default());
+                ports.tell(Moment::QueueUnmapped { doorbell: self.doorbell });
+                return;
+            }
         };
         for xcc in self.partition.xccs() {
             ports.hqds.hqd_of(xcc, id, |hqd| {
@@ -86,7 +94,7 @@ impl Queue {
 
     /// Takes the queue off its slot without saving the work it has begun: its position in the ring is lost, too.
     pub(in crate::firmware::slots) fn drop_work(&mut self, ports: &Ports) {
-        if let Some(Place::Compute(_, id)) = self.slot() {
+        if let Some(Place::Compute(_, id) | Place::Graphics(id)) = self.slot() {
             for xcc in self.partition.xccs() {
                 ports.hqds.hqd_of(xcc, id, |hqd| hqd.deactivate());
             }

@@ -11,7 +11,6 @@ use crate::guest_error::GuestError;
 use crate::queue::sdma_mqd::{self, SdmaImage};
 use crate::queue::{DmaContext, QueueEngine, QueueIdentity};
 use crate::sdma::{SdmaConfig, SdmaQueue};
-use crate::shader::Gws;
 use crate::vm::AddressSpace;
 
 impl Queue {
@@ -29,27 +28,8 @@ impl Queue {
         let mqd = SdmaImage { form, space, address: new.mqd }.read()?;
         let engine = engine.map_or(mqd.sdma_engine_id, u32::from);
         let pool = Pool::of_engine(engine).ok_or(GuestError::AddQueueSdma)?;
-        Ok(Self {
-            doorbell: new.doorbell,
-            partition: new.partition,
-            process: new.process.key,
-            gang: new.gang,
-            pool,
-            mqd: new.mqd,
-            wptr: new.wptr,
-            trap: (0, 0),
-            exclusive: false,
-            is_static: new.is_static,
-            gws: Arc::new(Gws::default()),
-            asked: new.asked,
-            turn: 0,
-            deaf: None,
-            noted: None,
-            life: Life::Unmapped {
-                wait: if new.suspended { Wait::Resume } else { Wait::Slot },
-                rest: Rest { read_index: mqd.read_pointer(), saved: sdma_mqd::context(&mqd).is_busy() },
-            },
-        })
+        let rest = Rest { read_index: mqd.read_pointer(), saved: sdma_mqd::context(&mqd).is_busy() };
+        Ok(Self::waiting(new, pool, rest))
     }
 
     /// Loads the MQD into a hardware queue of an SDMA engine, and runs.

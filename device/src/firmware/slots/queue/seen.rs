@@ -2,6 +2,7 @@
 
 use super::Queue;
 use crate::firmware::Ports;
+use crate::firmware::rings::graphics;
 use crate::firmware::seen::{SeenPackets, SeenQueue, SeenRing};
 use crate::firmware::slots::life::{Life, Wait};
 use crate::firmware::slots::process::Process;
@@ -33,7 +34,7 @@ impl Queue {
         let space = process.and_then(|process| process.space.clone());
         let (ring, hqd) = match self.pool {
             Pool::Sdma(_) => (kernel.and_then(|kernel| self.sdma_ring(ports, kernel, read_index)), None),
-            Pool::Compute(_) => {
+            Pool::Compute(_) | Pool::Graphics => {
                 let hqd = self.registers(ports, kernel);
                 let ring = hqd.and_then(|hqd| SeenRing::of_hqd(&hqd, space.as_deref(), Some(read_index)));
                 (ring, hqd)
@@ -65,8 +66,18 @@ impl Queue {
 
     /// Returns the registers of its hardware queue, or their values in its MQD.
     fn registers(&self, ports: &Ports, kernel: Option<&AddressSpace>) -> Option<Hqd> {
-        if let Some(Place::Compute(first, id)) = self.slot() {
-            return Some(ports.hqds.hqd_of(first, id, |hqd| *hqd));
+        match self.slot() {
+            Some(Place::Compute(first, id)) => return Some(ports.hqds.hqd_of(first, id, |hqd| *hqd)),
+            Some(Place::Graphics(id)) => {
+                return Some(ports.hqds.hqd_of(self.partition.first, id, |hqd| *hqd));
+            }
+            _ => {}
+        }
+        if self.pool == Pool::Graphics {
+            let mut hqd = Hqd::new();
+            graphics::load(&mut hqd, kernel?, self.mqd).ok()?;
+            hqd.set_doorbell(self.doorbell);
+            return Some(hqd);
         }
         let mqd = Mqd::read_unchecked(&ports.chip.mqd, kernel?, self.mqd).ok()?;
         let mut hqd = Hqd::new();
