@@ -46,7 +46,8 @@ fn make_graphics(driver: &Driver, queue: &Pm4) {
 fn make_privileged(driver: &Driver, queue: &Pm4) {
     let mut mqd = mqd(driver, &queue.queue);
     let mut control = gc::CP_HQD_PQ_CONTROL::from_bits(mqd.cp_hqd_pq_control);
-    (control.set_priv_state(true), control.set_kmd_queue(true));
+    control.set_priv_state(true);
+    control.set_kmd_queue(true);
     mqd.cp_hqd_pq_control = control.bits();
     driver.put_ram(queue.queue.mqd_memory, &mqd);
 }

@@ -32,7 +32,7 @@ const NAMES: &[(Ip, &str)] = &[
     (Ip::SMUIO, "SMUIO"),
     (Ip::THM, "THM"),
     (Ip::UMC, "UMC"),
-    (Ip::VCN, "VCN"),
+    (Ip::VCN, "UVD"),
 ];
 
 /// Files of an instance.
@@ -167,7 +167,7 @@ mod tests {
         for name in ["num_ips".to_string(), format!("{gc}/"), format!("{vcn}/"), "9999/".to_string()] {
             assert!(names.contains(&name), "{name} in {names:?}");
         }
-        assert!(names.ends_with(&[format!("GC>{gc}"), format!("VCN>{vcn}")]), "{names:?}");
+        assert!(names.ends_with(&[format!("GC>{gc}"), format!("UVD>{vcn}")]), "{names:?}");
         assert_eq!(list(&config, &format!("die/0/{vcn}")).unwrap(), ["0/", "1/"]);
         assert_eq!(list(&config, &format!("die/0/{vcn}/1")).unwrap(), FILES);
         assert_eq!(read(&config, "die/0/num_ips").unwrap(), "4\n");

@@ -137,7 +137,7 @@ CASE(card_blocks_are_those_of_the_discovery_table) {
     long long lines = 0;
     for (char c : bases) lines += c == '\n';
     CHECK(lines == atoll(contents(die + "GC/0/num_base_addresses").c_str()), "bases: %s", bases.c_str());
-    CHECK(contents(die + "VCN/0/harvest") == "0x1\n", "video is said to be there");
+    CHECK(contents(die + "UVD/0/harvest") == "0x1\n", "video is said to be there");
     CHECK(contents(die + "GC/0/harvest") == "0x0\n", "the graphics core is said to be fused off");
 }
 
