@@ -30,6 +30,15 @@ pub fn guest_image(cache: &Cache) -> Result<GuestImage> {
     Ok(belfry_image::prepare(cache, &PARTS, Freshness::Cached, &Progress::new())?)
 }
 
+/// The guest of [`guest_image`] with the kernel's own driver.
+///
+/// # Errors
+///
+/// When a part cannot be had; the error names it, and the way to get it.
+pub fn stock_image(cache: &Cache) -> Result<GuestImage> {
+    Ok(belfry_image::prepare_stock(cache, &PARTS, Freshness::Cached, &Progress::new())?)
+}
+
 /// The guest of [`guest_image`] on a kernel with KASAN and lockdep, which is built on first use, for up to an hour.
 ///
 /// # Errors

@@ -3,6 +3,9 @@
 //! Tests that need the usual guest share some; the others boot one of their own. Parts that the machine lacks are fetched once and
 //! cached.
 
+#[path = "guest/stock.rs"]
+mod stock;
+
 use std::time::Duration;
 
 use belfry_abi::partition::ComputePartition;
