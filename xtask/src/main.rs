@@ -25,6 +25,7 @@ mod llvm;
 mod package;
 mod pictures;
 mod rocm;
+mod slurm;
 
 use std::path::{Path, PathBuf};
 use std::process;
@@ -149,6 +150,8 @@ enum Command {
     },
     /// Run ROCm's tools, the suites and, with --long, Debian's tests of ROCm's libraries and of llama.cpp under `belfry exec`.
     Rocm(rocm::Options),
+    /// Make a Slurm cluster of three nodes on this machine, run jobs and a matrix on its GPUs, and kill a node in the middle.
+    Slurm(slurm::Options),
     /// Run the suite of unmodified programs, in one guest for example: the long tier of `cargo test --test exec`.
     Suite {
         /// Mode that runs the cases: `exec`, or `guest` for one guest with Debian's kernel.
@@ -213,6 +216,7 @@ fn main() -> Result<()> {
         Command::Package(options) => package::run(root, &options),
         Command::Pictures { into } => pictures::run(root, into),
         Command::Rocm(options) => rocm::run(root, &options),
+        Command::Slurm(options) => slurm::run(root, &options),
         Command::Suite { mode, arguments } => suite(&mode, &arguments),
         Command::Cases(options) => cases::run(root, &options),
         Command::Compare(options) => compare::run(&options),

@@ -117,7 +117,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
 }
 
 /// Builds belfry as users have it; where it is.
-fn build(root: &Path) -> Result<PathBuf> {
+pub(crate) fn build(root: &Path) -> Result<PathBuf> {
     let status = Command::new(env!("CARGO"))
         .current_dir(root)
         .args(["build", "--release", "--package", "belfry"])

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 /// Time after its last use from which an artifact is removed when another version of it is made.
-const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+pub(crate) const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Errors of the cache directory.
 #[derive(Debug, thiserror::Error)]

@@ -19,6 +19,7 @@ pub mod packed;
 pub mod parts;
 pub mod prepare;
 pub mod programs;
+pub mod prune;
 pub mod progress;
 pub mod rootfs;
 pub mod tools;

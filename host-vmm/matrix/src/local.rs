@@ -24,6 +24,10 @@ const MOST_LOG: u64 = 64 << 20;
 /// Bytes of the end of the output that a result has.
 const TAIL: usize = 4096;
 
+/// Variables by which a shell or a scheduler leaves a program a part of the machine's GPUs.
+const CHOICES: [&str; 5] =
+    ["ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK"];
+
 /// Settings of cells that run here.
 #[derive(Debug, Clone)]
 pub struct Runner {
@@ -150,11 +154,20 @@ impl Runner {
         Ok(result)
     }
 
+    /// Returns the command of a cell. A cell has all of its GPUs, which are not those that a job has been given.
+    fn command(&self, arguments: &[String]) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.args(arguments).current_dir(&self.base).stdin(Stdio::null());
+        for choice in CHOICES {
+            command.env_remove(choice);
+        }
+        command
+    }
+
     /// Runs `belfry` with arguments, and adds its output to the log.
     fn attempt(&self, arguments: &[String], log: &mut File) -> io::Result<Ended> {
         let (mut output, writer) = io::pipe()?;
-        let mut command = Command::new(&self.binary);
-        command.args(arguments).current_dir(&self.base).stdin(Stdio::null());
+        let mut command = self.command(arguments);
         command.stdout(writer.try_clone()?).stderr(writer);
         // A group of its own, which is killed as a whole.
         command.process_group(0);
@@ -344,6 +357,15 @@ mod tests {
         assert_eq!((failed.outcome, failed.why.as_deref()), (Outcome::Failed, Some(why)));
         let log = fs::read_to_string(results.file(&cell("c"), "log")).unwrap();
         assert_eq!(log.matches("out\nerr\n").count(), 2, "{log}");
+    }
+
+    #[test]
+    fn cell_does_not_have_the_choice_of_gpus_that_a_job_has() {
+        let command = stage("").runner.command(&[]);
+        let removed: Vec<_> = command.get_envs().filter(|(_, value)| value.is_none()).collect();
+        for choice in CHOICES {
+            assert!(removed.iter().any(|(name, _)| *name == choice), "{choice}");
+        }
     }
 
     #[test]

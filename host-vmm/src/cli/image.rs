@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use belfry_embedded::PARTS;
-use belfry_image::{Cache, Freshness, Progress, artifacts, dkms, packed, rootfs};
+use belfry_image::{Cache, Freshness, Progress, artifacts, dkms, packed, prune, rootfs};
 use belfry_machine::DiskConfig;
 use clap::{Args, Subcommand};
 
@@ -48,6 +48,28 @@ enum Task {
         /// Asks the archive for newer packages.
         #[arg(long)]
         update: bool,
+    },
+    /// Writes a root file system that is in the cache into a file, for machines without a mirror and for other users.
+    Export {
+        /// Its name, as for `--image`.
+        name: String,
+        /// The file [default: NAME.tar.gz].
+        #[arg(long, value_name = "FILE")]
+        to: Option<PathBuf>,
+    },
+    /// Takes a root file system out of a file that `export` has written into the cache; prints its path.
+    Import {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Removes parts of the cache that nothing uses: of earlier versions, left by killed processes, without a use for a week.
+    Prune {
+        /// Removes everything that can be fetched or made again, root file systems among it.
+        #[arg(long)]
+        all: bool,
+        /// Lists the parts, and removes nothing.
+        #[arg(long)]
+        list: bool,
     },
     /// Writes the driver as a Debian package, which guests with a kernel of their own install; prints its path.
     DriverDeb {
@@ -102,6 +124,18 @@ pub(super) fn image(args: &ImageArgs) -> anyhow::Result<u8> {
 fn perform(task: &Task) -> anyhow::Result<u8> {
     let (name, from, base, release, update) = match task {
         Task::Build { name, from, base, release, update } => (name, from, base, release, update),
+        Task::Export { name, to } => {
+            let to = to.clone().unwrap_or_else(|| format!("{name}.tar.gz").into());
+            rootfs::export(&Cache::open()?, name, &to)?;
+            say!("{} ({} MB)", to.display(), std::fs::metadata(&to)?.len().div_ceil(1_000_000));
+            return Ok(0);
+        }
+        Task::Import { file } => {
+            let (name, tree) = rootfs::import(&Cache::open()?, file)?;
+            say!("{name}: {}", tree.path.display());
+            return Ok(0);
+        }
+        Task::Prune { all, list } => return prune_cache(*all, *list),
         Task::DriverDeb { directory } => {
             say!("{}", dkms::package(&PARTS, directory)?.display());
             return Ok(0);
@@ -117,6 +151,21 @@ fn perform(task: &Task) -> anyhow::Result<u8> {
     let freshness = if *update { Freshness::Update } else { Freshness::Cached };
     let tree = rootfs::build(&Cache::open()?, &wish, freshness, &Progress::new())?;
     say!("{}", tree.path.display());
+    Ok(0)
+}
+
+/// Removes parts of the cache, or lists them.
+fn prune_cache(all: bool, list: bool) -> anyhow::Result<u8> {
+    let parts = prune::removable(&Cache::open()?, all)?;
+    let mut bytes = 0;
+    for part in &parts {
+        if !list {
+            prune::remove(part)?;
+        }
+        bytes += part.bytes;
+        say!("{:>8.1} MB  {}: {}", part.bytes as f64 / 1e6, part.path.display(), part.why);
+    }
+    say!("{:>8.1} MB  {}", bytes as f64 / 1e6, if list { "could be removed" } else { "removed" });
     Ok(0)
 }
 

@@ -13,6 +13,7 @@ mod error;
 mod own;
 mod recipe;
 mod survey;
+mod transfer;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ pub use disk::{MODULES as DISK_MODULES, ROOM as DISK_ROOM, Root, RootDisk};
 pub use error::RootFsError;
 pub use own::{Wish, build};
 pub use recipe::{PROGRAMS_OF_ROCM, Recipe};
+pub use transfer::{TransferError, export, import};
 
 use super::cache::{Cache, Manifest, PackageRecord};
 use super::fetch::{self, Apt, recipe_hash};

@@ -44,10 +44,24 @@ pub fn build(
 ) -> Result<RootFs, RootFsError> {
     let recipe = recipe(wish)?;
     let tree = obtain_recipe(cache, &recipe, freshness, progress)?;
+    keep(cache, &recipe)?;
+    Ok(tree)
+}
+
+/// Keeps a recipe in the cache.
+pub(super) fn keep(cache: &Cache, recipe: &Recipe) -> Result<(), RootFsError> {
     let directory = cache.root().join(DIRECTORY);
     create_dir(&directory).map_err(FetchError::from)?;
-    write_atomically(&place(cache, wish.name), recipe.own.as_bytes()).map_err(FetchError::from)?;
-    Ok(tree)
+    Ok(write_atomically(&place(cache, &recipe.name), recipe.own.as_bytes()).map_err(FetchError::from)?)
+}
+
+/// Reads a recipe that was kept under `name`, on this machine or on another.
+pub(super) fn parse(name: &str, text: &str) -> Result<Recipe, RootFsError> {
+    if is_name(name) {
+        return Recipe::parse(name, text);
+    }
+    let reason = "names are made of a to z, 0 to 9, and - and . between them".to_owned();
+    Err(RootFsError::Recipe { name: name.to_owned(), reason })
 }
 
 fn recipe(wish: &Wish<'_>) -> Result<Recipe, RootFsError> {
