@@ -81,7 +81,7 @@ enum Net {
 
 /// An AMD GPU that exists only in software: run compiled kernels in a guest, or without one.
 #[derive(Debug, Parser)]
-#[command(version = pages::VERSION, about)]
+#[command(version = pages::VERSION, long_version = pages::features(), about)]
 pub struct Cli {
     #[command(subcommand)]
     command: Verb,

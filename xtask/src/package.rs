@@ -25,6 +25,9 @@ pub(crate) struct Options {
     /// Folder that the packages are written to (`target/package` when absent).
     #[arg(long, value_name = "DIR")]
     into: Option<PathBuf>,
+    /// Write an image for containers with this root file system as well: `rocm`, for example.
+    #[arg(long, value_name = "NAME")]
+    rootfs: Option<String>,
     /// Build everything from nothing and make them a second time; fail if any byte differs.
     #[arg(long)]
     again: bool,
@@ -50,14 +53,24 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     let into = options.into.clone().unwrap_or_else(|| root.join("target/package"));
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let stage = Stage::build(root, &target)?;
-    let made = make(root, &stage, &into)?;
+    let tree = options
+        .rootfs
+        .as_deref()
+        .map(|name| oci::tree(&stage.belfry, name).map(|tree| (name, tree)))
+        .transpose()?;
+    let base = tree.as_ref().map(|(name, tree)| oci::Base { name, tree });
+    let made = make(root, &stage, base.as_ref(), &into)?;
     for Artefact { name, bytes, sha256 } in &made {
         say!("{:>6.1} MB  {sha256}  {name}", *bytes as f64 / 1e6);
     }
     if options.again {
         let second = tempfile::tempdir_in(&target)?;
-        let other =
-            make(root, &Stage::build(root, &second.path().join("build"))?, &second.path().join("packages"))?;
+        let other = make(
+            root,
+            &Stage::build(root, &second.path().join("build"))?,
+            base.as_ref(),
+            &second.path().join("packages"),
+        )?;
         ensure!(made == other, "the second time gave other bytes: {other:#?}");
         say!("again: the same bytes");
     }
@@ -68,15 +81,18 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
 }
 
 /// Writes all packages and the list of their hashes to `into`, and returns them.
-fn make(root: &Path, stage: &Stage, into: &Path) -> Result<Vec<Artefact>> {
+fn make(root: &Path, stage: &Stage, base: Option<&oci::Base<'_>>, into: &Path) -> Result<Vec<Artefact>> {
     fs::create_dir_all(into).with_context(|| format!("making {}", into.display()))?;
     let mut files = vec![
         tarball::write(stage, into)?,
         debian::write(stage, into)?,
         debian::write_driver(stage, into)?,
         wheel::write(stage, into)?,
-        oci::write(stage, into)?,
+        oci::write(stage, None, into)?,
     ];
+    if base.is_some() {
+        files.push(oci::write(stage, base, into)?);
+    }
     files.push(sbom::write(root, stage, into)?);
     let made: Vec<Artefact> = files.iter().map(|path| artefact(path)).collect::<Result<_>>()?;
     let sums: String =
@@ -93,5 +109,9 @@ fn artefact(path: &Path) -> Result<Artefact> {
 
 /// SHA-256 of `content`, in hexadecimal.
 fn sha256(content: &[u8]) -> String {
-    Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(&Sha256::digest(content))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -67,7 +67,8 @@ fn bound_jobs(cluster: &Cluster, belfry: &Path) -> Result<()> {
     let exec = ["exec", "--quiet", "--gpus", "2", "--chip", node.chip, "--image", "rocm", "--", "rocminfo"];
     let arguments = ["--gres=gpu:1", "--nodelist", node.name, &belfry];
     let listed = cluster.output("srun", &[&arguments[..], &exec[..]].concat())?;
-    let agents = listed.lines().filter(|line| line.trim() == format!("Name:                    {}", node.chip));
+    let agents =
+        listed.lines().filter(|line| line.trim() == format!("Name:                    {}", node.chip));
     let agents = agents.count();
     ensure!(agents == 1, "rocminfo in a job with one of two GPUs lists {agents}:\n{listed}");
     say!("jobs: rocminfo on {} lists the job's GPU alone, of {}", node.name, node.gpus);

@@ -393,6 +393,17 @@ fn load() -> f64 {
     text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(-1.0)
 }
 
+/// Name of the vector instructions of this processor that compiled code is made for.
+pub(crate) fn vectors() -> &'static str {
+    if std::is_x86_feature_detected!("avx512f") {
+        "AVX-512"
+    } else if std::is_x86_feature_detected!("avx2") {
+        "AVX2"
+    } else {
+        "portable"
+    }
+}
+
 fn machine(load: [f64; 2]) -> Machine {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let processor = cpuinfo
@@ -400,13 +411,7 @@ fn machine(load: [f64; 2]) -> Machine {
         .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
         .map_or("unknown", |(_, name)| name)
         .to_owned();
-    let vectors = if std::is_x86_feature_detected!("avx512f") {
-        "AVX-512"
-    } else if std::is_x86_feature_detected!("avx2") {
-        "AVX2"
-    } else {
-        "portable"
-    };
+    let vectors = vectors();
     Machine {
         processor,
         processors: std::thread::available_parallelism().map_or(1, usize::from),

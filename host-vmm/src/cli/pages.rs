@@ -2,8 +2,12 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use anyhow::Context as _;
+use belfry_device::chip::MODELS;
+use belfry_embedded::PARTS;
+use belfry_image::Part;
 use clap::CommandFactory as _;
 use clap_complete::{Shell, generate_to};
 
@@ -14,6 +18,27 @@ pub(super) const VERSION: &str = match option_env!("BELFRY_VERSION") {
     Some(version) => version,
     None => env!("CARGO_PKG_VERSION"),
 };
+
+/// Returns the version with the parts that this build has, for `belfry --version`.
+pub(super) fn features() -> &'static str {
+    static FEATURES: LazyLock<String> = LazyLock::new(list_features);
+    &FEATURES
+}
+
+fn list_features() -> String {
+    let chips: Vec<&str> = MODELS.iter().map(|model| model.name).collect();
+    let part = |name: &str, part: Part| match part {
+        Part::Present(_) => name.to_owned(),
+        Part::Absent(why) => format!("no {name} ({why})"),
+    };
+    let parts = [part("driver", PARTS.driver.core), part("bare-metal guest", PARTS.bare_metal)];
+    format!(
+        "{VERSION}\nchips: {}\ncompiled code on this processor: {}\nguests: {}",
+        chips.join(", "),
+        crate::bench::vectors(),
+        parts.join(", ")
+    )
+}
 
 /// Writes manual pages and completions of shells, for packages.
 #[derive(Debug, clap::Args)]

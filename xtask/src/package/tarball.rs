@@ -23,6 +23,12 @@ pub(super) fn write(stage: &Stage, into: &Path) -> Result<PathBuf> {
 /// Archive of `name` in `directory`, with times and owners that are the same everywhere.
 pub(super) fn archive(directory: &Path, name: &str, time: u64) -> Result<Vec<u8>> {
     let scratch = tempfile::NamedTempFile::new()?;
+    archive_into(scratch.path(), directory, name, time)?;
+    fs::read(scratch.path()).context("reading an archive")
+}
+
+/// Writes such an archive into a file.
+pub(super) fn archive_into(file: &Path, directory: &Path, name: &str, time: u64) -> Result<()> {
     let mut tar = Command::new("tar");
     tar.args([
         "--create",
@@ -33,9 +39,8 @@ pub(super) fn archive(directory: &Path, name: &str, time: u64) -> Result<Vec<u8>
         "--numeric-owner",
     ]);
     tar.args(["--mode=u=rwX,go=rX".to_owned(), format!("--mtime=@{time}")]);
-    tar.arg("--directory").arg(directory).arg("--file").arg(scratch.path()).arg(name);
-    tool(&mut tar)?;
-    fs::read(scratch.path()).context("reading an archive")
+    tar.arg("--directory").arg(directory).arg("--file").arg(file).arg(name);
+    tool(&mut tar).with_context(|| format!("writing {}", file.display()))
 }
 
 /// `content` as gzip compresses it, without a name and a time.

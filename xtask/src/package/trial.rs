@@ -37,6 +37,10 @@ pub(super) fn all(folder: &Path, made: &[Artefact], version: &str) -> Result<()>
         };
         works(&belfry, scratch.path(), version).with_context(|| format!("{name} does not work"))?;
         say!("{name}: installed, and its GPU added two vectors");
+        if name.ends_with(".whl") {
+            plugin(&belfry, scratch.path()).with_context(|| format!("the plugin of pytest in {name}"))?;
+            say!("{name}: pytest --belfry found the GPU, and reported what it did");
+        }
     }
     Ok(())
 }
@@ -54,7 +58,55 @@ fn wheel(path: &Path, scratch: &Path) -> Result<PathBuf> {
         .context("pip has installed no program")
 }
 
-/// Unpacks the image's only layer.
+/// Runs two tests, one of which fails, by pytest from Python's index, with the plugin that was installed.
+fn plugin(belfry: &Path, scratch: &Path) -> Result<()> {
+    let libraries = scratch.join("pytest");
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--root-user-action=ignore"]);
+    tool(pip.arg("--target").arg(&libraries).arg("pytest==8.4.2"))?;
+    let site = site_packages(scratch).context("pip has installed no plugin")?;
+    fs::write(
+        scratch.join("test_gpu.py"),
+        "import os\ndef test_there():\n    assert len(os.listdir('/sys/class/kfd/kfd/topology/nodes')) == 3\n\
+         def test_fails():\n    assert not os.path.exists('/dev/kfd')\n",
+    )?;
+    let output = Command::new("python3")
+        .args([
+            "-m",
+            "pytest",
+            "-q",
+            "--belfry",
+            "gfx942",
+            "--belfry-option=--gpus=2",
+            "--junitxml=report.xml",
+        ])
+        .current_dir(scratch)
+        .env("PATH", format!("{}:/usr/bin:/bin", belfry.parent().unwrap_or(scratch).display()))
+        .env("PYTHONPATH", std::env::join_paths([libraries, site])?)
+        .env("BELFRY_CACHE", scratch.join("cache"))
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let report = fs::read_to_string(scratch.join("report.xml")).unwrap_or_default();
+    let told = said.contains("1 failed, 1 passed") && said.contains("belfry: gfx942 refused nothing");
+    ensure!(
+        output.status.code() == Some(1) && told && report.contains("belfry.dispatches"),
+        "{}: {said}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(())
+}
+
+/// Returns the folder below a prefix that has the plugin.
+fn site_packages(prefix: &Path) -> Option<PathBuf> {
+    let python = |below: &str| fs::read_dir(prefix.join(below)).into_iter().flatten().flatten();
+    let versions = python("lib").chain(python("local/lib")).map(|entry| entry.path());
+    versions
+        .flat_map(|version| ["site-packages", "dist-packages"].map(|name| version.join(name)))
+        .find(|site| site.join("belfry_pytest.py").exists())
+}
+
+/// Unpacks the image's layers.
 fn image(path: &Path, scratch: &Path) -> Result<PathBuf> {
     tool(Command::new("tar").arg("-xf").arg(path).arg("-C").arg(scratch))?;
     let read = |name: &str| -> Result<serde_json::Value> {
@@ -65,10 +117,11 @@ fn image(path: &Path, scratch: &Path) -> Result<PathBuf> {
         Ok(format!("blobs/sha256/{}", digest.context("no digest")?))
     };
     let manifest = read(&blob(&read("index.json")?["manifests"][0])?)?;
-    let layer = scratch.join(blob(&manifest["layers"][0])?);
     let root = scratch.join("root");
     fs::create_dir(&root)?;
-    tool(Command::new("tar").arg("-xzf").arg(layer).arg("-C").arg(&root))?;
+    for layer in manifest["layers"].as_array().context("no layers")? {
+        tool(Command::new("tar").arg("-xzf").arg(scratch.join(blob(layer)?)).arg("-C").arg(&root))?;
+    }
     Ok(root.join("usr/bin/belfry"))
 }
 

@@ -13,6 +13,10 @@ use zip::{CompressionMethod, DateTime, ZipWriter};
 
 use super::stage::{Entry, Stage};
 
+/// The plugin of pytest, and the name by which pytest finds it.
+const PLUGIN: &str = include_str!("python/belfry_pytest.py");
+const ENTRY_POINTS: &str = "[pytest11]\nbelfry = belfry_pytest\n";
+
 pub(super) fn write(stage: &Stage, into: &Path) -> Result<PathBuf> {
     // The binary is static: any Linux on x86-64 has all that it needs.
     let name = format!(
@@ -32,6 +36,8 @@ pub(super) fn write(stage: &Stage, into: &Path) -> Result<PathBuf> {
         };
         files.push((to, *mode, content.clone()));
     }
+    files.push(("belfry_pytest.py".to_owned(), 0o644, PLUGIN.into()));
+    files.push((format!("{info}/entry_points.txt"), 0o644, ENTRY_POINTS.into()));
     files.push((format!("{info}/METADATA"), 0o644, metadata(stage).into_bytes()));
     files.push((format!("{info}/WHEEL"), 0o644, tags(&name).into_bytes()));
     files.sort();

@@ -45,11 +45,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Fails with the packages that are missing.
 pub(super) fn requirements() -> Result<()> {
-    let mut missing: BTreeSet<&str> = PROGRAMS
-        .iter()
-        .filter(|(program, _)| find(program).is_none())
-        .map(|(_, package)| *package)
-        .collect();
+    let mut missing: BTreeSet<&str> =
+        PROGRAMS.iter().filter(|(program, _)| find(program).is_none()).map(|(_, package)| *package).collect();
     if !Path::new("/usr/lib").join(PLUGIN).exists() {
         missing.insert("slurm-wlm-rsmi-plugin");
     }
@@ -135,11 +132,8 @@ impl Cluster {
         }
         let mut key = [0; 128];
         std::io::Read::read_exact(&mut fs::File::open("/dev/urandom")?, &mut key)?;
-        let mut file = fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o400)
-            .open(folder.join("munge/key"))?;
+        let mut file =
+            fs::OpenOptions::new().write(true).create_new(true).mode(0o400).open(folder.join("munge/key"))?;
         std::io::Write::write_all(&mut file, &key)?;
         symlink(rsmi().context("librocm_smi64.so.1")?, folder.join("lib/librocm_smi64.so"))?;
         fs::write(folder.join("gres.conf"), "AutoDetect=rsmi\n")?;
@@ -183,7 +177,10 @@ impl Cluster {
 
     /// Gives a command the cluster's configuration.
     pub(super) fn environment(&self, mut command: Command) -> Command {
-        command.env("SLURM_CONF", self.folder().join("slurm.conf")).env(MARK, self.mark("")).stdin(Stdio::null());
+        command
+            .env("SLURM_CONF", self.folder().join("slurm.conf"))
+            .env(MARK, self.mark(""))
+            .stdin(Stdio::null());
         command
     }
 
@@ -299,7 +296,11 @@ fn end(mark: &str, signal: &str) -> Result<usize> {
             return Ok(all.len());
         }
         let signal = format!("-{signal}");
-        Command::new("kill").arg(signal).args(found.iter().map(u32::to_string)).stderr(Stdio::null()).status()?;
+        Command::new("kill")
+            .arg(signal)
+            .args(found.iter().map(u32::to_string))
+            .stderr(Stdio::null())
+            .status()?;
     }
 }
 
@@ -310,7 +311,9 @@ fn processes(mark: &str) -> Result<BTreeSet<u32>> {
     let mut found = BTreeSet::new();
     for entry in fs::read_dir("/proc")? {
         let entry = entry?;
-        let Some(process) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let Some(process) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
         // A process that has ended in the meantime has no files.
         let read = |file| fs::read(entry.path().join(file)).unwrap_or_default();
         if read("environ").split(|&byte| byte == 0).any(|variable| variable.starts_with(wanted.as_bytes())) {
@@ -318,14 +321,18 @@ fn processes(mark: &str) -> Result<BTreeSet<u32>> {
         }
         // The name, in parentheses, may have blanks; then come the state and the parent.
         let status = String::from_utf8_lossy(&read("stat")).into_owned();
-        let parent = status.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)?.parse::<u32>().ok());
+        let parent =
+            status.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)?.parse::<u32>().ok());
         parents.extend(parent.map(|parent| (process, parent)));
     }
     let mut before = 0;
     while found.len() > before {
         before = found.len();
-        let children: Vec<u32> =
-            parents.iter().filter(|(_, parent)| found.contains(parent)).map(|(process, _)| *process).collect();
+        let children: Vec<u32> = parents
+            .iter()
+            .filter(|(_, parent)| found.contains(parent))
+            .map(|(process, _)| *process)
+            .collect();
         found.extend(children);
     }
     Ok(found)
