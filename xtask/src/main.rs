@@ -14,6 +14,7 @@ macro_rules! note {
     }};
 }
 
+mod book;
 mod cases;
 mod compare;
 mod fuzz;
@@ -60,6 +61,8 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Make a book of the documents, with a search, and follow its links.
+    Book(book::Options),
     /// Checks of the instruction set.
     Isa {
         #[command(subcommand)]
@@ -200,6 +203,7 @@ enum IsaCommand {
 fn main() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent directory")?;
     match Cli::parse().command {
+        Command::Book(options) => book::run(root, &options),
         Command::Kernels { check } => kernels::run(check),
         Command::IsaGen { json, work, check } => isa_gen::run(root, json.as_deref(), work.as_deref(), check),
         Command::Isa { command: IsaCommand::Fixtures { work } } => isa_gen::fixtures(root, work.as_deref()),

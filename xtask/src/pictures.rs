@@ -33,6 +33,43 @@ pub(crate) fn run(root: &Path, into: Option<PathBuf>) -> Result<()> {
         std::fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
         say!("{}", path.display());
     }
+    let path = into.join("matrix.png");
+    matrix(root, &belfry, &path).context("making matrix.png")?;
+    say!("{}", path.display());
+    Ok(())
+}
+
+/// The page of the tests' matrix, in a browser, which has to show it as it was written.
+fn matrix(root: &Path, belfry: &Path, path: &Path) -> Result<()> {
+    let folder = tempfile::tempdir().context("creating a folder")?;
+    let page = folder.path().join("page.html");
+    let mut run = Command::new(belfry);
+    run.arg("matrix").arg(root.join("tests/matrix.toml")).arg("--html").arg(&page);
+    output(run.arg("--out").arg(folder.path().join("results")))?;
+    let browser = ["chromium", "chromium-browser", "google-chrome"]
+        .into_iter()
+        .find(|name| Command::new(name).arg("--version").output().is_ok_and(|said| said.status.success()))
+        .context("there is no chromium to show the page: apt install chromium")?;
+    let shows = |what: &str| {
+        let mut chromium = Command::new(browser);
+        // Root has no sandbox, and this page is ours.
+        chromium.args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            "--window-size=720,440",
+        ]);
+        chromium.arg(format!("--user-data-dir={}", folder.path().join("profile").display()));
+        output(chromium.arg(what).arg(format!("file://{}", page.display())))
+    };
+    let shown = shows("--dump-dom")?;
+    for part in ["23 passed, 0 failed, 1 absent", "gfx1201", "many-queues", "class=\"passed\""] {
+        ensure!(shown.contains(part), "the page does not show {part:?}:\n{shown}");
+    }
+    shows(&format!("--screenshot={}", path.display()))?;
+    let picture = std::fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+    ensure!(picture.starts_with(b"\x89PNG"), "{} is no picture", path.display());
     Ok(())
 }
 

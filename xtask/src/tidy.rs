@@ -3,7 +3,7 @@
 mod arrows;
 mod chips;
 mod layers;
-mod links;
+pub mod links;
 mod modules;
 mod prose;
 mod targets;

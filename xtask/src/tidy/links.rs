@@ -28,7 +28,7 @@ pub(super) fn findings(root: &Path, path: &Path, text: &str) -> Vec<String> {
 }
 
 /// Paths and anchors of a document's links, without links to other sites.
-fn targets(text: &str) -> impl Iterator<Item = &str> {
+pub fn targets(text: &str) -> impl Iterator<Item = &str> {
     prose(text)
         .flat_map(|line| line.split("](").skip(1))
         .filter_map(|rest| rest.split([')', ' ']).next())
@@ -58,7 +58,8 @@ fn anchors(text: &str) -> BTreeSet<String> {
 }
 
 /// The path without `.` and `..`.
-pub(super) fn within(path: &Path) -> PathBuf {
+#[must_use]
+pub fn within(path: &Path) -> PathBuf {
     let mut parts = PathBuf::new();
     for part in path.components() {
         match part {
