@@ -11,6 +11,7 @@ mod files;
 mod gdb;
 mod hosted_snapshot;
 mod hung;
+mod image;
 mod inspect;
 mod inspect_ui;
 mod install_driver;

@@ -19,8 +19,8 @@ pub mod packed;
 pub mod parts;
 pub mod prepare;
 pub mod programs;
-pub mod prune;
 pub mod progress;
+pub mod prune;
 pub mod rootfs;
 pub mod tools;
 

@@ -47,7 +47,11 @@ pub fn removable(cache: &Cache, fetched: bool) -> Result<Vec<Removable>, CacheEr
     for (path, Manifest { directory, .. }) in &named {
         if fetched && !gone.contains(directory) {
             gone.push(directory.clone());
-            parts.push(part(cache.root().join(directory), "fetched; it is fetched again when it is needed", Some(path)));
+            parts.push(part(
+                cache.root().join(directory),
+                "fetched; it is fetched again when it is needed",
+                Some(path),
+            ));
         }
     }
     for (path, name) in others {
@@ -58,7 +62,9 @@ pub fn removable(cache: &Cache, fetched: bool) -> Result<Vec<Removable>, CacheEr
             () if is_temporary(&name) && is_old => "left by a process that was killed",
             () if path.is_dir() && is_artifact(part_of) && !is_named && is_old => "of an earlier version",
             () if path.is_dir() && part_of != name && fetched => "unpacked; it is unpacked again",
-            () if path.is_dir() && name.starts_with("apt") && fetched => "lists of packages; they are fetched again",
+            () if path.is_dir() && name.starts_with("apt") && fetched => {
+                "lists of packages; they are fetched again"
+            }
             () => continue,
         };
         parts.push(part(path, why, None));
@@ -83,7 +89,8 @@ pub fn remove(part: &Removable) -> Result<(), CacheError> {
     if let Some(manifest) = &part.manifest {
         fs::remove_file(manifest).map_err(io_error("remove", manifest))?;
     }
-    let removed = if part.path.is_dir() { fs::remove_dir_all(&part.path) } else { fs::remove_file(&part.path) };
+    let removed =
+        if part.path.is_dir() { fs::remove_dir_all(&part.path) } else { fs::remove_file(&part.path) };
     removed.map_err(io_error("remove", &part.path))
 }
 
@@ -98,7 +105,8 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, CacheError> {
 
 /// Returns true for names that end with a hash, as those of artifacts do.
 fn is_artifact(name: &str) -> bool {
-    name.rsplit_once('-').is_some_and(|(_, hash)| hash.len() == 16 && hash.chars().all(|c| c.is_ascii_hexdigit()))
+    name.rsplit_once('-')
+        .is_some_and(|(_, hash)| hash.len() == 16 && hash.chars().all(|c| c.is_ascii_hexdigit()))
 }
 
 /// Returns true for names of files and directories that get another name when they are whole.
@@ -142,7 +150,12 @@ mod tests {
         fs::write(cache.root().join("programs/init"), "init").unwrap();
         for artifact in ["qemu", "rootfs-rocm-1"] {
             let directory = format!("{artifact}-{HASH}");
-            let manifest = Manifest { artifact: artifact.into(), directory, packages: Vec::new(), facts: Default::default() };
+            let manifest = Manifest {
+                artifact: artifact.into(),
+                directory,
+                packages: Vec::new(),
+                facts: Default::default(),
+            };
             cache.commit(&manifest).unwrap();
         }
         (folder, cache)
@@ -187,7 +200,8 @@ mod tests {
         // The user's own lists stay.
         let mut left: Vec<_> = entries(cache.root()).unwrap();
         left.sort();
-        let left: Vec<_> = left.iter().map(|path| path.file_name().unwrap().to_string_lossy().into_owned()).collect();
+        let left: Vec<_> =
+            left.iter().map(|path| path.file_name().unwrap().to_string_lossy().into_owned()).collect();
         assert_eq!(left, ["exec", "locks", "programs", "recipes"]);
         assert_eq!(cache.manifest("qemu"), None);
     }

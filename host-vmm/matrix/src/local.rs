@@ -25,8 +25,13 @@ const MOST_LOG: u64 = 64 << 20;
 const TAIL: usize = 4096;
 
 /// Variables by which a shell or a scheduler leaves a program a part of the machine's GPUs.
-const CHOICES: [&str; 5] =
-    ["ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK"];
+const CHOICES: [&str; 5] = [
+    "ROCR_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "CUDA_VISIBLE_DEVICES",
+    "GPU_DEVICE_ORDINAL",
+    "ZE_AFFINITY_MASK",
+];
 
 /// Settings of cells that run here.
 #[derive(Debug, Clone)]

@@ -69,7 +69,7 @@ impl From<FetchError> for TransferError {
     }
 }
 
-/// What a file says of the tree in it.
+/// A file's label, which tells of the tree in it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Label {
@@ -100,7 +100,13 @@ pub fn export(cache: &Cache, name: &str, to: &Path) -> Result<(), TransferError>
     let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let file = tempfile::NamedTempFile::new_in(parent).map_err(io_error("write into", parent))?;
     let mut tar = Command::new("tar");
-    tar.args(["--create", "--use-compress-program=gzip -1", "--sort=name", "--owner=root:0", "--group=root:0"]);
+    tar.args([
+        "--create",
+        "--use-compress-program=gzip -1",
+        "--sort=name",
+        "--owner=root:0",
+        "--group=root:0",
+    ]);
     tar.arg("-C").arg(scratch.path()).arg(LABEL).arg("-C").arg(cache.root()).arg("--").arg(&directory);
     tar.stdout(file.as_file().try_clone().map_err(io_error("write", to))?);
     run(tar, "write", to)?;
@@ -161,9 +167,15 @@ pub fn import(cache: &Cache, from: &Path) -> Result<(String, RootFs), TransferEr
 fn label_of(from: &Path) -> Result<Vec<u8>, TransferError> {
     File::open(from).map_err(io_error("open", from))?;
     let mut tar = Command::new("tar");
-    tar.args(["--extract", "--gzip", "--to-stdout", "--occurrence=1", "--file"]).arg(from).args(["--", LABEL]);
+    tar.args(["--extract", "--gzip", "--to-stdout", "--occurrence=1", "--file"])
+        .arg(from)
+        .args(["--", LABEL]);
     tar.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let failed = |error: io::Error| TransferError::Tar { action: "read", path: from.to_owned(), error: error.to_string() };
+    let failed = |error: io::Error| TransferError::Tar {
+        action: "read",
+        path: from.to_owned(),
+        error: error.to_string(),
+    };
     let mut child = tar.spawn().map_err(failed)?;
     let mut label = Vec::new();
     if let Some(output) = child.stdout.take() {
@@ -180,7 +192,11 @@ fn label_of(from: &Path) -> Result<Vec<u8>, TransferError> {
 
 fn run(mut tar: Command, action: &'static str, path: &Path) -> Result<(), TransferError> {
     let failed = |error: String| TransferError::Tar { action, path: path.to_owned(), error };
-    let output = tar.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().and_then(std::process::Child::wait_with_output);
+    let output = tar
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .and_then(std::process::Child::wait_with_output);
     let output = output.map_err(|error| failed(error.to_string()))?;
     if output.status.success() {
         return Ok(());
@@ -229,7 +245,8 @@ mod tests {
         assert_eq!(fs::read(tree.path.join("etc/motto")).unwrap(), b"ring");
         assert_eq!(fs::read_link(tree.path.join("link")).unwrap(), Path::new("/etc/motto"));
         // From now on its name is as good as one that was made there.
-        let found = super::super::obtain(&other, "mine", crate::Freshness::Cached, &Progress::silent()).unwrap();
+        let found =
+            super::super::obtain(&other, "mine", crate::Freshness::Cached, &Progress::silent()).unwrap();
         assert_eq!(found.path, tree.path);
         assert!(import(&other, &file).is_ok(), "a second time");
     }
@@ -240,7 +257,10 @@ mod tests {
         let file = folder.path().join("file");
         fs::write(&file, "before").unwrap();
         assert!(matches!(export(&cache, "rocm", &file), Err(TransferError::NotMade { .. })));
-        assert!(matches!(export(&cache, "none", &file), Err(TransferError::RootFs(RootFsError::Unknown { .. }))));
+        assert!(matches!(
+            export(&cache, "none", &file),
+            Err(TransferError::RootFs(RootFsError::Unknown { .. }))
+        ));
         assert_eq!(fs::read(&file).unwrap(), b"before");
     }
 
@@ -257,7 +277,8 @@ mod tests {
             assert!(import(&other, &file).is_err(), "{} bytes", content.len());
         }
         assert!(import(&other, &folder.path().join("missing")).is_err());
-        let left: Vec<_> = fs::read_dir(other.root()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let left: Vec<_> =
+            fs::read_dir(other.root()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert!(left.iter().all(|name| name == "locks"), "{left:?}");
     }
 
