@@ -20,6 +20,10 @@ use clap::{Args, ValueEnum};
 use super::pages::VERSION;
 use crate::output::{note, say};
 
+/// The file by which kustomize finds the objects of a folder.
+const KUSTOMIZATION: &str =
+    "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n  - matrix.yaml\n";
+
 /// Engines that run cells.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
 enum Engine {
@@ -121,6 +125,9 @@ pub(super) struct MatrixArgs {
     /// Image with `belfry`, for --emit.
     #[arg(long, value_name = "IMAGE")]
     container_image: Option<String>,
+    /// Writes the job into a folder, for `kubectl apply -k` and kustomize, and prints nothing.
+    #[arg(long, value_name = "DIR", requires = "emit")]
+    into: Option<PathBuf>,
     /// Pods that share the cells, for --emit [default: one for each cell, 100 at most].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     shards: Option<u32>,
@@ -294,7 +301,17 @@ fn emit(args: &MatrixArgs, matrix: &Matrix, image: &str) -> anyhow::Result<u8> {
     let parallelism = args.jobs.map_or(shards, usize::from);
     let options = args.no_records.then(|| "--no-records".to_owned()).into_iter().collect();
     let job = Job { image: image.to_owned(), shards, parallelism, options };
-    say!("{:#}", job.objects(matrix));
+    let objects = format!("{:#}\n", job.objects(matrix));
+    let Some(folder) = &args.into else {
+        say!("{}", objects.trim_end());
+        return Ok(0);
+    };
+    // JSON is YAML, too.
+    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    for (name, content) in [("matrix.yaml", objects.as_str()), ("kustomization.yaml", KUSTOMIZATION)] {
+        let path = folder.join(name);
+        fs::write(&path, content).with_context(|| path.display().to_string())?;
+    }
     Ok(0)
 }
 
