@@ -87,8 +87,8 @@ impl Buffer {
                 is_node: prefix.starts_with(b"/dev/"),
                 extra: settings.tree.len() + if given.first() == Some(&b'/') { 0 } else { base + 1 },
             },
-            // The kernel would look for it beside the prepared directory.
-            Some(Found::Others) if within && text.end().is_some() => {
+            // The kernel would look for it beside the prepared directory, or in one that the machine has not.
+            Some(found) if (within || matches!(found, Found::Beside)) && text.end().is_some() => {
                 Resolved { path: text.room.as_ptr().cast(), ..untouched }
             }
             _ => untouched,
@@ -132,6 +132,8 @@ enum Found<'s> {
     Ours(&'s [u8]),
     /// The path is another one.
     Others,
+    /// The path is another one, and goes up to it from a prepared directory.
+    Beside,
 }
 
 /// A path that is being put together: absolute, without a slash at its end, and empty for the root.
@@ -144,6 +146,7 @@ impl Text<'_> {
     /// Appends a path, moving into the prepared directory where it becomes ours; `None` where it becomes too long.
     fn append<'s>(&mut self, settings: &'s Settings, path: &[u8]) -> Option<Found<'s>> {
         let mut rest = path;
+        let mut others = Found::Others;
         loop {
             if let Some(prefix) = prefix_of(settings, &self.room[..self.len]) {
                 // Up again from a directory is beside it, where the host's files are.
@@ -152,10 +155,11 @@ impl Text<'_> {
                 if !leaves || is_link(settings, prefix) {
                     return self.enter(settings, rest).map(|()| Found::Ours(prefix));
                 }
+                others = Found::Beside;
             }
             rest = rest.trim_prefix_slashes();
             if rest.is_empty() {
-                return Some(Found::Others);
+                return Some(others);
             }
             let end = rest.iter().position(|&byte| byte == b'/').unwrap_or(rest.len());
             let (part, after) = rest.split_at(end);
@@ -297,6 +301,24 @@ mod tests {
             ("/dev/dri", "renderD128", Some("/tree/dev/dri/renderD128")),
         ] {
             assert_eq!(resolved(base, path).as_deref(), expected, "{base} {path}");
+        }
+    }
+
+    #[test]
+    fn paths_that_go_up_from_a_directory_of_the_gpu_need_none_of_the_machine() {
+        let settings = settings();
+        for (path, expected) in [
+            ("/sys/class/drm/..", Some("/sys/class")),
+            ("/sys/class/kfd/../net", Some("/sys/class/net")),
+            ("/dev/dri/../..", Some("")),
+            ("/sys/class/net", None),
+            ("/sys/class/net/..", None),
+        ] {
+            let mut room = [0; PATH_MAX];
+            let mut text = Text { room: &mut room, len: 0 };
+            let is_beside = matches!(text.append(&settings, path.as_bytes()), Some(Found::Beside));
+            let found = is_beside.then(|| std::str::from_utf8(&text.room[..text.len]).unwrap());
+            assert_eq!(found, expected, "{path}");
         }
     }
 
