@@ -43,11 +43,12 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
         fs::create_dir_all(to.parent().unwrap_or(&source))?;
         fs::write(&to, content).with_context(|| format!("writing {}", to.display()))?;
     }
+    // Without mdBook's own changes of the texts: they would rename README.md and not the links to it.
     let pages = files.keys().filter(|path| is_page(path)).count();
     fs::write(source.join("SUMMARY.md"), summary(&files)?)?;
     fs::write(
         folder.join("book.toml"),
-        "[book]\ntitle = \"Belfry\"\nlanguage = \"en\"\nsrc = \"src\"\n\n[output.html]\nno-section-label = true\n\
+        "[book]\ntitle = \"Belfry\"\nlanguage = \"en\"\nsrc = \"src\"\n\n[build]\nuse-default-preprocessors = false\n\n[output.html]\nno-section-label = true\n\
          fold = { enable = false }\n",
     )?;
     let html = options.into.clone().unwrap_or_else(|| folder.join("html"));
