@@ -153,7 +153,8 @@ fn mistakes_are_named_before_anything_runs() {
         belfry(folder, &["matrix", "m.toml", "--emit", "kubernetes", "--container-image", "belfry:1"]);
     let list: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(list["items"][2]["spec"]["completions"], 8);
-    let words = ["matrix", "m.toml", "--emit", "kubernetes", "--container-image", "belfry:1", "--into", "job"];
+    let words =
+        ["matrix", "m.toml", "--emit", "kubernetes", "--container-image", "belfry:1", "--into", "job"];
     assert!(belfry(folder, &words).stdout.is_empty());
     let written: Value = serde_json::from_slice(&fs::read(folder.join("job/matrix.yaml")).unwrap()).unwrap();
     assert_eq!(written, list);

@@ -8,10 +8,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
-use crate::file::{Matrix, Mode, Program};
-
-/// Cells that a matrix may have.
-const MOST_CELLS: usize = 1_000_000;
+use crate::file::{MOST_CELLS, Matrix, Mode, Program};
 
 /// Errors of making cells.
 #[derive(Debug, Error)]
@@ -56,14 +53,45 @@ pub struct Cell {
     pub arguments: Vec<String>,
     /// Place in `arguments` before which options go.
     pub options_end: usize,
-    /// True if a record of it is a folder.
-    pub records_folder: bool,
+    /// The way in which a failure of it is kept.
+    pub again: Again,
     /// Exit status of a run that passed.
     pub expect: u8,
     /// Reason for which it is left out.
     pub absent: Option<String>,
     /// Hash of everything that its result depends on.
     pub key: String,
+}
+
+/// The way in which a failure is kept, so that it can be looked at again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Again {
+    /// A second run with `--record` writes a file.
+    Record,
+    /// A second run with `--record` writes a folder.
+    Folder,
+    /// A second run with `--findings` writes a folder.
+    Findings,
+    /// The output has the command.
+    Command,
+}
+
+impl Again {
+    /// Returns the option of the second run.
+    #[must_use]
+    pub(crate) const fn option(self) -> Option<&'static str> {
+        match self {
+            Self::Record | Self::Folder => Some("--record"),
+            Self::Findings => Some("--findings"),
+            Self::Command => None,
+        }
+    }
+
+    /// Returns true if the second run writes a folder.
+    #[must_use]
+    pub(crate) const fn is_folder(self) -> bool {
+        matches!(self, Self::Folder | Self::Findings)
+    }
 }
 
 impl Cell {
@@ -154,7 +182,12 @@ impl Values<'_> {
             rest: self.rest(),
             arguments,
             options_end,
-            records_folder: program.mode == Mode::Exec,
+            again: match program.mode {
+                Mode::Exec => Again::Folder,
+                Mode::Hosted | Mode::Qemu | Mode::Kvm => Again::Record,
+                Mode::Torture => Again::Findings,
+                Mode::Explore => Again::Command,
+            },
             expect: program.expect,
             absent: self.absent(program),
             key: hex(&hash.finalize()),
@@ -169,15 +202,15 @@ impl Values<'_> {
             Mode::Hosted => vec!["run".into(), "--mode".into(), "hosted".into()],
             Mode::Qemu => vec!["run".into(), "--mode".into(), "qemu".into()],
             Mode::Kvm => vec!["run".into(), "--mode".into(), "kvm".into()],
+            Mode::Torture => vec!["torture".into()],
+            Mode::Explore => vec!["explore".into()],
         };
+        let seed = if program.mode.is_search() { "--seed" } else { "--deterministic" };
         let mut option = |name: &str, value: &str| arguments.extend([name.to_owned(), value.to_owned()]);
         option("--chip", self.chip);
-        for (name, value) in [
-            ("--image", self.image),
-            ("--gpus", self.gpus),
-            ("--deterministic", self.seed),
-            ("--chaos", self.chaos),
-        ] {
+        for (name, value) in
+            [("--image", self.image), ("--gpus", self.gpus), (seed, self.seed), ("--chaos", self.chaos)]
+        {
             if let Some(value) = value {
                 option(name, value);
             }
@@ -297,6 +330,20 @@ mod tests {
         assert_eq!(cells.iter().filter(|cell| cell.absent.is_some()).count(), 2);
         let keys: std::collections::BTreeSet<_> = cells.iter().map(|cell| &cell.key).collect();
         assert_eq!(keys.len(), 8);
+    }
+
+    #[test]
+    fn searches_run_with_seeds_of_a_range() {
+        let (_folder, matrix) = matrix(
+            "[[program]]\nname = \"t\"\nrun = [\"vector-add\"]\nmode = \"torture\"\nseed = \"3..6\"\noptions = [\"--plans\", \"50\"]\n\
+             [[program]]\nname = \"e\"\nrun = [\"peers\"]\nmode = \"explore\"\n",
+        );
+        let cells = cells(&matrix, &Build::default()).unwrap();
+        let commands: Vec<String> = cells.iter().map(|cell| cell.arguments.join(" ")).collect();
+        assert_eq!(commands[..3].iter().filter(|c| c.contains("--seed")).count(), 3);
+        assert_eq!(commands[2], "torture --chip gfx1100 --seed 5 --plans 50 -- vector-add");
+        assert_eq!(commands[3..], ["explore --chip gfx1100 -- peers"]);
+        assert_eq!((cells[0].again, cells[3].again), (Again::Findings, Again::Command));
     }
 
     #[test]

@@ -1,14 +1,18 @@
 //! The file of a matrix, in TOML.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use thiserror::Error;
 
 /// Bytes that a matrix file may have.
 const MOST_BYTES: u64 = 16 << 20;
+/// Cells that a matrix may have.
+pub(crate) const MOST_CELLS: usize = 1_000_000;
 
 /// Errors of matrix files.
 #[derive(Debug, Error)]
@@ -61,6 +65,17 @@ pub enum Mode {
     Qemu,
     /// `belfry run --mode kvm`: a guest on Belfry's own machine.
     Kvm,
+    /// `belfry torture`: a bundled example under many plans of faults.
+    Torture,
+    /// `belfry explore`: a bundled example under many schedules.
+    Explore,
+}
+
+impl Mode {
+    /// Returns true for commands that run a program many times, under plans or schedules of their own.
+    pub(crate) fn is_search(self) -> bool {
+        matches!(self, Self::Torture | Self::Explore)
+    }
 }
 
 /// Combinations that are left out, with the reason.
@@ -97,8 +112,8 @@ pub struct Program {
     /// Numbers of GPUs, as for `--gpus`.
     #[serde(default)]
     pub gpus: Vec<u32>,
-    /// Schedules, as for `--deterministic`.
-    #[serde(default)]
+    /// Schedules, as for `--deterministic`; for `torture` and `explore` the numbers that `--seed` takes.
+    #[serde(default, deserialize_with = "seeds")]
     pub seed: Vec<u64>,
     /// Plans of faults: rules as for `--fault`, with blanks between them; an empty plan has none.
     #[serde(default)]
@@ -118,6 +133,31 @@ pub struct Program {
     /// Combinations that are left out.
     #[serde(default)]
     pub absent: Vec<Absent>,
+}
+
+/// Reads numbers: a list, or the text `A..B` for those from A to B less 1.
+fn seeds<'a, D: Deserializer<'a>>(deserializer: D) -> Result<Vec<u64>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Seeds {
+        List(Vec<u64>),
+        Range(String),
+    }
+    match Seeds::deserialize(deserializer)? {
+        Seeds::List(list) => Ok(list),
+        Seeds::Range(text) => {
+            let ends =
+                text.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
+            let range = ends.filter(|range: &Range<u64>| range.start < range.end);
+            let few = range.filter(|range| range.end - range.start <= MOST_CELLS as u64);
+            let most = MOST_CELLS;
+            few.map(Iterator::collect).ok_or_else(|| {
+                D::Error::custom(format_args!(
+                    "{text:?} is no range of numbers \"A..B\" with 1 to {most} of them"
+                ))
+            })
+        }
+    }
 }
 
 fn gfx1100() -> Vec<String> {
@@ -218,8 +258,12 @@ fn check(program: &Program) -> Result<(), Wrong> {
     if program.chip.is_empty() {
         return wrong("`chip` is empty: leave it out for gfx1100".into());
     }
-    if program.mode == Mode::Hosted && !program.image.is_empty() {
-        return wrong("`mode = \"hosted\"` has no root file system: take \"exec\" for `image`".into());
+    let search = program.mode.is_search();
+    if (program.mode == Mode::Hosted || search) && !program.image.is_empty() {
+        return wrong("this `mode` has no root file system: take \"exec\" for `image`".into());
+    }
+    if search && !(program.fault.is_empty() && program.chaos.is_empty() && program.gpus.is_empty()) {
+        return wrong("`torture` and `explore` choose faults and schedules themselves, on one GPU: `seed` is their axis".into());
     }
     if let Some(zero) = program.gpus.iter().find(|gpus| !(1..=8).contains(*gpus)) {
         return wrong(format!("`gpus` has {zero}: a machine has 1 to 8"));
@@ -314,6 +358,10 @@ mod tests {
             (&format!("{program}chip = []"), "`chip` is empty"),
             (&format!("{program}gpus = [9]"), "1 to 8"),
             (&format!("{program}seed = [1, 1]"), "`seed` has 1 twice"),
+            (&format!("{program}seed = \"5..5\""), "\"5..5\" is no range"),
+            (&format!("{program}seed = \"0..9999999\""), "no range"),
+            (&format!("{program}mode = \"explore\"\nchaos = [\"1\"]"), "`seed` is their axis"),
+            (&format!("{program}mode = \"torture\"\ngpus = [2]"), "`seed` is their axis"),
             (&format!("{program}mode = \"hosted\"\nimage = [\"rocm\"]"), "no root file system"),
             (&format!("{program}absent = [{{ chip = \"gfx942\", why = \"x\" }}]"), "no axis has"),
             (&format!("{program}{program}"), "two programs are named"),

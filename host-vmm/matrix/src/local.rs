@@ -134,16 +134,15 @@ impl Runner {
         result.seconds = begun.elapsed().as_secs_f64();
         result.output = ended.tail;
         (result.outcome, result.why) = judge(ended.status, cell.expect, self.limit);
-        if result.outcome == Outcome::Passed || !self.records {
-            return Ok(result);
-        }
+        let option = cell.again.option().filter(|_| self.records && result.outcome != Outcome::Passed);
+        let Some(option) = option else { return Ok(result) };
         let record = results.file(cell, "record");
         // Of a run before this one.
         let _ = fs::remove_file(&record).or_else(|_| fs::remove_dir_all(&record));
-        let options = ["--record".to_owned(), record.to_string_lossy().into_owned()];
-        log.write_all(b"\n--- once more, with --record ---\n").map_err(lost)?;
+        let options = [option.to_owned(), record.to_string_lossy().into_owned()];
+        writeln!(log, "\n--- once more, with {option} ---").map_err(lost)?;
         let again = self.attempt(&cell.with_options(&options), &mut log).map_err(lost)?;
-        let there = if cell.records_folder {
+        let there = if cell.again.is_folder() {
             fs::read_dir(&record).is_ok_and(|mut files| files.next().is_some())
         } else {
             record.is_file()
@@ -323,6 +322,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+    use crate::cells::Again;
     use crate::results::tests::cell;
 
     /// A script in place of `belfry`.
@@ -383,6 +383,17 @@ mod tests {
         assert!(results.folder().join("a.record").is_file());
         let without = Runner { records: false, ..runner };
         assert_eq!(without.run(&cell("b"), &results).unwrap().record, None);
+    }
+
+    #[test]
+    fn search_that_finds_something_keeps_its_findings_or_says_its_command() {
+        let Stage { folder: _folder, runner, results } =
+            stage("[ \"$1\" = --findings ] && mkdir $2 && echo plan >$2/1.json; echo again; exit 1");
+        let found = runner.run(&Cell { again: Again::Findings, ..cell("a") }, &results).unwrap();
+        assert_eq!((found.outcome, found.record.as_deref()), (Outcome::Failed, Some("a.record")));
+        assert!(results.folder().join("a.record/1.json").is_file());
+        let told = runner.run(&Cell { again: Again::Command, ..cell("b") }, &results).unwrap();
+        assert_eq!((told.output.as_str(), told.record), ("again\n", None));
     }
 
     #[test]

@@ -163,6 +163,7 @@ impl Results {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::cells::Again;
 
     pub(crate) fn cell(key: &str) -> Cell {
         Cell {
@@ -172,7 +173,7 @@ pub(crate) mod tests {
             rest: String::new(),
             arguments: Vec::new(),
             options_end: 0,
-            records_folder: false,
+            again: Again::Record,
             expect: 0,
             absent: None,
             key: key.into(),
