@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use belfry_device::sanitize::{Finding, Misuse, Other, Rule, SanitizeReport, Source};
+use belfry_junit::{Case, End, Suite};
 use serde_json::{Value, json};
 
 use crate::symbols::Symbols;
@@ -169,45 +170,16 @@ fn junit(report: &SanitizeReport) -> String {
         let misuses = report.misuses.iter().filter(|misuse| misuse.rule == rule);
         findings.map(ToString::to_string).chain(misuses.map(ToString::to_string)).collect()
     };
-    let failures = Rule::ALL.into_iter().filter(|rule| !broken(*rule).is_empty()).count();
-    let mut text = format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"belfry sanitizer\" tests=\"{}\" \
-         failures=\"{failures}\">\n",
-        Rule::ALL.len()
-    );
-    for rule in Rule::ALL {
-        let _ = write!(text, "  <testcase classname=\"sanitizer\" name=\"{rule}\"");
+    let cases = Rule::ALL.into_iter().map(|rule| {
         let all = broken(rule);
-        if all.is_empty() {
-            text.push_str("/>\n");
-        } else {
-            let _ = writeln!(
-                text,
-                ">\n    <failure message=\"{}\">{}</failure>\n  </testcase>",
-                escaped(rule.meaning()),
-                escaped(&all.join("\n"))
-            );
-        }
-    }
-    text.push_str("</testsuite>\n");
-    text
-}
-
-/// Escapes text for XML; names come from code objects, and may hold any characters.
-fn escaped(text: &str) -> String {
-    let mut out = String::new();
-    for character in text.chars() {
-        match character {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\n' | '\t' => out.push(character),
-            control if control.is_control() => out.push('\u{fffd}'),
-            other => out.push(other),
-        }
-    }
-    out
+        let end = match all.is_empty() {
+            true => End::Passed,
+            false => End::Failed { message: rule.meaning().to_owned(), details: all.join("\n") },
+        };
+        Case { class: "sanitizer".into(), name: rule.to_string(), seconds: None, end, output: String::new() }
+    });
+    let suite = Suite { name: "belfry sanitizer".into(), cases: cases.collect() };
+    belfry_junit::file("belfry sanitizer", &[suite])
 }
 
 #[cfg(test)]

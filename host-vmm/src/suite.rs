@@ -175,7 +175,7 @@ impl Compiled<'_> {
         let belfry = std::env::current_exe().context("cannot find belfry itself")?;
         let runner = Exec::new(belfry, tree).with_options(options);
         let how = How::SideBySide(&runner, self.suite.request.jobs);
-        Ok(self.tell(how, None, &mut |line| say!("{line}")))
+        self.tell(how, None, &mut |line| say!("{line}"))
     }
 
     /// Runs the cases one after the other in a guest; the exit status.
@@ -185,13 +185,18 @@ impl Compiled<'_> {
     /// A guest that does not take the programs.
     pub fn run_in(&self, guest: &mut Guest, line: &mut (dyn FnMut(&str) + Send)) -> Result<u8> {
         let runner = Booted::new(guest, &self.ready.programs())?;
-        Ok(self.tell(How::InTurn(&runner), Some(IN_GUEST), line))
+        self.tell(How::InTurn(&runner), Some(IN_GUEST), line)
     }
 
-    fn tell(&self, how: How<'_>, usual: Option<Duration>, line: &mut (dyn FnMut(&str) + Send)) -> u8 {
+    fn tell(&self, how: How<'_>, usual: Option<Duration>, line: &mut (dyn FnMut(&str) + Send)) -> Result<u8> {
         let Suite { plan, request } = self.suite;
-        let counts = console::run(&self.ready, &request.tests(plan), how, request.limit(usual), line);
-        u8::from(counts.failed > 0)
+        let results = console::run(&self.ready, &request.tests(plan), how, request.limit(usual), line);
+        if let Some(path) = &request.junit {
+            let suite = belfry_junit::Suite { name: request.group().to_owned(), cases: results.cases };
+            let file = belfry_junit::file("belfry", &[suite]);
+            std::fs::write(path, file).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(u8::from(results.counts.failed > 0))
     }
 }
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use belfry_junit::{Case, End};
 
 use crate::plan::{Ready, Test};
 use crate::runner::Runner;
@@ -36,17 +38,46 @@ impl std::fmt::Display for Counts {
     }
 }
 
+/// Everything that there is to say of the cases that have run.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Results {
+    /// The cases by their ends.
+    pub counts: Counts,
+    /// Each case, in the order of their ends.
+    pub cases: Vec<Case>,
+}
+
 /// Results of the cases that have run.
 struct Told<'a> {
     ready: &'a Ready,
     line: &'a mut (dyn FnMut(&str) + Send),
     counts: Counts,
     failures: Vec<(&'a str, CaseError)>,
+    cases: Vec<Case>,
 }
 
 impl<'a> Told<'a> {
-    fn tell(&mut self, test: &'a Test, result: Result<Verdict, CaseError>) {
+    fn tell(&mut self, test: &'a Test, (result, time): (Result<Verdict, CaseError>, Duration)) {
         let name = &test.name;
+        let end = match &result {
+            Ok(Verdict::Passed) => End::Passed,
+            Ok(Verdict::Absent) => {
+                let reason = self.ready.absent(test).map(|absent| absent.reason.clone());
+                End::Skipped { message: reason.unwrap_or_default() }
+            }
+            Err(report) => {
+                let details = report.to_string();
+                End::Failed { message: details.lines().next().unwrap_or_default().to_owned(), details }
+            }
+        };
+        let (class, case) = name.split_once("::").unwrap_or(("", name));
+        self.cases.push(Case {
+            class: class.to_owned(),
+            name: case.to_owned(),
+            seconds: Some(time.as_secs_f64()),
+            end,
+            output: String::new(),
+        });
         match result {
             Ok(Verdict::Passed) => {
                 self.counts.passed += 1;
@@ -73,12 +104,17 @@ pub fn run(
     how: How<'_>,
     limit: Duration,
     line: &mut (dyn FnMut(&str) + Send),
-) -> Counts {
-    let mut told = Told { ready, line, counts: Counts::default(), failures: Vec::new() };
+) -> Results {
+    let mut told = Told { ready, line, counts: Counts::default(), failures: Vec::new(), cases: Vec::new() };
+    let timed = |test, runner| {
+        let begun = Instant::now();
+        let result = ready.run(test, runner, limit);
+        (result, begun.elapsed())
+    };
     match how {
         How::InTurn(runner) => {
             for test in tests {
-                told.tell(test, ready.run(test, runner, limit));
+                told.tell(test, timed(test, runner));
             }
         }
         How::SideBySide(runner, jobs) => {
@@ -87,7 +123,7 @@ pub fn run(
                 for _ in 0..jobs.clamp(1, tests.len().max(1)) {
                     scope.spawn(|| {
                         while let Some(test) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
-                            let result = ready.run(test, runner, limit);
+                            let result = timed(test, runner);
                             shared
                                 .lock()
                                 .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -98,7 +134,7 @@ pub fn run(
             });
         }
     }
-    let Told { line, counts, failures, .. } = told;
+    let Told { line, counts, failures, cases, .. } = told;
     // Cases of a program that does not compile all have the same to say.
     let mut told = BTreeMap::new();
     for (name, report) in &failures {
@@ -115,7 +151,7 @@ pub fn run(
         }
     }
     line(&counts.to_string());
-    counts
+    Results { counts, cases }
 }
 
 #[cfg(test)]
@@ -159,9 +195,16 @@ mod tests {
         for how in [How::InTurn(&Fake), How::SideBySide(&Fake, 2)] {
             let mut lines = Vec::new();
             let ready = Ready::default();
-            let counts =
+            let results =
                 run(&ready, &tests, how, Duration::from_secs(1), &mut |line| lines.push(line.to_owned()));
-            assert_eq!(counts, Counts { passed: 1, failed: 2, absent: 1 });
+            assert_eq!(results.counts, Counts { passed: 1, failed: 2, absent: 1 });
+            let end = |name| results.cases.iter().find(|case| case.name == name).map(|case| &case.end);
+            assert_eq!(end("good"), Some(&End::Passed));
+            assert_eq!(end("absent"), Some(&End::Skipped { message: "not there".into() }));
+            assert!(
+                matches!(end("bad"), Some(End::Failed { details, .. }) if details.contains("1 is not 2"))
+            );
+            assert_eq!(results.cases.len(), 4);
             for line in ["good ... pass", "bad ... FAIL", "absent ... absent: not there", "missing ... FAIL"]
             {
                 assert!(lines.iter().any(|said| said == line), "{line} in {lines:?}");

@@ -33,7 +33,7 @@ pub mod tools;
 pub mod verdict;
 
 pub use compile::has_program;
-pub use console::{Counts, How};
+pub use console::{Counts, How, Results};
 pub use plan::{Plan, Ready, Test};
 pub use process::{Ended, Outcome};
 pub use processor::Processor;

@@ -1,5 +1,6 @@
 //! The suites as commands: their names and their arguments.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::plan::{Plan, Test};
@@ -37,6 +38,8 @@ pub struct Request {
     pub jobs: usize,
     /// Time limit of one case, if the command line has one.
     pub timeout: Option<Duration>,
+    /// File that the results are written to for CI systems.
+    pub junit: Option<PathBuf>,
 }
 
 /// Returns true if a program of that name is a suite that belfry provides.
@@ -58,6 +61,7 @@ fn help(program: &str, group: &str) -> String {
          --skip TEXT     leaves out the cases with this text in their names; repeatable\n\
          --list          prints the names of the cases and ends\n\
          --jobs N        how many run at once, in `belfry exec` [default: one for each processor]\n\
+         --junit FILE    writes the results in the form that CI systems read\n\
          --timeout SECS  how long one case may take [default: {}]\n\n\
          The last line is `N passed, N failed, N absent`; the exit status is 0 only if none failed. Absent are cases that\n\
          are known to fail, and fail for just the reason that is known.",
@@ -79,6 +83,9 @@ pub enum RequestError {
     /// `--skip` takes a text and has none.
     #[error("{0}: --skip takes a text")]
     Skip(String),
+    /// `--junit` takes a file and has none.
+    #[error("{0}: --junit takes a file")]
+    File(String),
     /// The suite has no such option.
     #[error("{program}: there is no {argument}; --help lists the options")]
     Option {
@@ -109,8 +116,15 @@ impl Action {
         arguments: &[String],
     ) -> Result<Self, RequestError> {
         let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-        let mut request =
-            Request { group, filters: Vec::new(), skip: Vec::new(), exact: false, jobs, timeout: None };
+        let mut request = Request {
+            group,
+            filters: Vec::new(),
+            skip: Vec::new(),
+            exact: false,
+            jobs,
+            timeout: None,
+            junit: None,
+        };
         let mut list = false;
         let mut rest = arguments.iter();
         while let Some(argument) = rest.next() {
@@ -133,6 +147,10 @@ impl Action {
                 }
                 "--jobs" | "-j" => request.jobs = number(text())? as usize,
                 "--timeout" => request.timeout = Some(Duration::from_secs(number(text())?.into())),
+                "--junit" => {
+                    let file = text().ok_or_else(|| RequestError::File(program.to_owned()))?;
+                    request.junit = Some(file.into());
+                }
                 "--exact" if value.is_none() => request.exact = true,
                 "--list" if value.is_none() => list = true,
                 "--help" | "-h" if value.is_none() => return Ok(Self::Print(help(program, group))),
@@ -162,6 +180,12 @@ impl Request {
     #[must_use]
     pub fn tests<'a>(&self, plan: &'a Plan) -> Vec<&'a Test> {
         plan.tests.iter().filter(|test| self.wants(&test.name)).collect()
+    }
+
+    /// The group that all cases are of.
+    #[must_use]
+    pub fn group(&self) -> &'static str {
+        self.group
     }
 
     /// Time limit of one case; `usual` is the limit of a slower way to run it.
@@ -242,6 +266,8 @@ mod tests {
         let Ok(Action::Run(request)) = parse("hip-suite memset") else { panic!() };
         assert_eq!(request.limit(Some(Duration::from_secs(9))), Duration::from_secs(9));
         assert!(request.jobs >= 1);
+        let Ok(Action::Run(request)) = parse("hip-suite memset --junit=r.xml") else { panic!() };
+        assert_eq!(request.junit.as_deref(), Some("r.xml".as_ref()));
     }
 
     #[test]
@@ -253,6 +279,7 @@ mod tests {
             ("hip-suite --jobs", "--jobs"),
             ("hip-suite --timeout soon", "--timeout"),
             ("hip-suite --skip", "--skip"),
+            ("hip-suite --junit", "--junit takes a file"),
             ("hip-suite no_such_case", "no case"),
             ("hip-suite --exact memcpy", "no case"),
         ] {

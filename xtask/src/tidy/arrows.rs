@@ -40,6 +40,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("belfry-channel", &[]),
     ("belfry-init", &["belfry-channel"]),
     ("belfry-process", &[]),
+    ("belfry-junit", &[]),
     ("belfry-report", &["belfry-device"]),
     ("belfry-tools", &["belfry-device", "belfry-isa", "belfry-abi"]),
     ("belfry-traces", &["belfry-device", "belfry-abi"]),
@@ -47,7 +48,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("belfry-listing", &["belfry-runtime", "belfry-device", "belfry-isa", "belfry-abi"]),
     ("belfry-start", &[]),
     ("belfry-opencl", &[]),
-    ("belfry-matrix", &["belfry-process"]),
+    ("belfry-matrix", &["belfry-junit", "belfry-process"]),
     ("belfry-image", &["belfry-process"]),
     // It carries the library of programs, as a file.
     ("belfry-embedded", &["belfry-image", "belfry-preload"]),
@@ -84,7 +85,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "belfry-traces",
         ],
     ),
-    ("belfry-suite", &["belfry-guest", "belfry-image", "belfry-process"]),
+    ("belfry-suite", &["belfry-guest", "belfry-image", "belfry-junit", "belfry-process"]),
     (
         "belfry",
         &[
@@ -96,6 +97,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "belfry-listing",
             "belfry-report",
             "belfry-machine",
+            "belfry-junit",
             "belfry-matrix",
             "belfry-vfio-user",
             "belfry-opencl",

@@ -35,6 +35,7 @@ const LAYERED: &[&str] = &[
     "host-vmm/inspect/src",
     "host-vmm/listing/src",
     "host-vmm/machine/src",
+    "host-vmm/junit/src",
     "host-vmm/matrix/src",
     "host-vmm/opencl/src",
     "host-vmm/process/src",

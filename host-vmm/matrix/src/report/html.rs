@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::{Report, escaped, word};
+use belfry_junit::escaped;
+
+use super::{Report, word};
 use crate::results::Outcome;
 
 /// Style of the page. Ends differ by their words, not by colour alone.

@@ -1,65 +1,38 @@
 //! JUnit: a suite for each program, a case for each cell.
 
-use std::fmt::Write as _;
+use belfry_junit::{Case, End, Suite};
 
-use super::{Counts, Report, escaped, word};
-use crate::results::Outcome;
+use super::{Report, word};
+use crate::cells::Cell;
+use crate::results::{CellResult, Outcome};
 
 /// Returns the report in the form that CI systems read.
 #[must_use]
 pub fn junit(report: &Report<'_>) -> String {
-    let counts = report.counts();
-    let mut text = format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\">\n",
-        escaped(report.title),
-        report.cells.len(),
-        counts.failed,
-        counts.missing,
-        counts.absent
-    );
     // The cells of a program lie together.
-    for suite in report.cells.chunk_by(|(one, _), (other, _)| one.program == other.program) {
-        let counts = Counts::of(suite);
-        let _ = writeln!(
-            text,
-            "<testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\">",
-            escaped(&suite[0].0.program),
-            suite.len(),
-            counts.failed,
-            counts.missing,
-            counts.absent
-        );
-        for (cell, result) in suite {
-            let name =
-                if cell.rest.is_empty() { cell.chip.clone() } else { format!("{} {}", cell.chip, cell.rest) };
-            let seconds = result.as_ref().map_or(0.0, |result| result.seconds);
-            let _ = write!(
-                text,
-                "<testcase classname=\"{}\" name=\"{}\" time=\"{seconds:.3}\">",
-                escaped(&cell.program),
-                escaped(&name)
-            );
-            let why = result.as_ref().and_then(|result| result.why.as_deref());
-            let why = escaped(why.unwrap_or(word(result.as_ref())));
-            match result.as_ref().map(|result| result.outcome) {
-                None => text.push_str("<error message=\"no result\"/>"),
-                Some(Outcome::Passed) => {}
-                Some(Outcome::Failed | Outcome::TimedOut) => {
-                    let _ = write!(text, "<failure message=\"{why}\"/>");
-                }
-                Some(Outcome::Absent) => {
-                    let _ = write!(text, "<skipped message=\"{why}\"/>");
-                }
-            }
-            if let Some(result) = result.as_ref().filter(|result| !result.output.is_empty()) {
-                let _ = write!(text, "<system-out>{}</system-out>", escaped(&result.output));
-            }
-            text.push_str("</testcase>\n");
-        }
-        text.push_str("</testsuite>\n");
+    let suites =
+        report.cells.chunk_by(|(one, _), (other, _)| one.program == other.program).map(|cells| Suite {
+            name: cells[0].0.program.clone(),
+            cases: cells.iter().map(|(cell, result)| case(cell, result.as_ref())).collect(),
+        });
+    belfry_junit::file(report.title, &suites.collect::<Vec<_>>())
+}
+
+fn case(cell: &Cell, result: Option<&CellResult>) -> Case {
+    let why = || result.and_then(|result| result.why.clone()).unwrap_or_else(|| word(result).to_owned());
+    let end = match result.map(|result| result.outcome) {
+        None => End::Missing { message: why() },
+        Some(Outcome::Passed) => End::Passed,
+        Some(Outcome::Failed | Outcome::TimedOut) => End::Failed { message: why(), details: String::new() },
+        Some(Outcome::Absent) => End::Skipped { message: why() },
+    };
+    Case {
+        class: cell.program.clone(),
+        name: if cell.rest.is_empty() { cell.chip.clone() } else { format!("{} {}", cell.chip, cell.rest) },
+        seconds: Some(result.map_or(0.0, |result| result.seconds)),
+        end,
+        output: result.map(|result| result.output.clone()).unwrap_or_default(),
     }
-    text.push_str("</testsuites>\n");
-    text
 }
 
 #[cfg(test)]
