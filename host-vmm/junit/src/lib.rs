@@ -29,9 +29,9 @@ pub struct Case {
 /// End of a case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
-    /// It is as it should be.
+    /// The case is as it should be.
     Passed,
-    /// It is not.
+    /// The case is not.
     Failed {
         /// The failure in a line.
         message: String,
@@ -43,7 +43,7 @@ pub enum End {
         /// The reason in a line.
         message: String,
     },
-    /// It was left out, or failed as it is known to.
+    /// The case was left out, or failed as it is known to.
     Skipped {
         /// The reason in a line.
         message: String,
