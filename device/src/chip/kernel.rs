@@ -37,8 +37,8 @@ pub enum DescriptorError {
 pub struct KernelRules {
     /// User SGPRs a compute wave can have, `COMPUTE_PGM_RSRC2.USER_SGPR`.
     pub max_user_sgprs: usize,
-    /// The workgroup's identifier and information are in scalar registers, if the descriptor asks for them. Otherwise they are
-    /// in the trap temporaries of every wave.
+    /// The workgroup's identifier is in scalar registers, if the descriptor asks for it. Otherwise it is in the trap temporaries
+    /// of every wave.
     pub workgroup_id_sgprs: bool,
     /// Kernel arguments are preloaded into user SGPRs, if the descriptor asks for them.
     pub preloads_arguments: bool,

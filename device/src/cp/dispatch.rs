@@ -90,7 +90,9 @@ pub(super) fn of_kernel(
             ids && rsrc2.enable_sgpr_workgroup_id_y(),
             ids && rsrc2.enable_sgpr_workgroup_id_z(),
         ],
-        workgroup_info_sgpr: ids && rsrc2.enable_sgpr_workgroup_info(),
+        // Also where the identifiers are in trap temporaries: Mesa takes the number of waves from there on gfx12
+        // (`ac_nir_lower_intrinsics_to_args.c`, `load_num_subgroups`).
+        workgroup_info_sgpr: rsrc2.enable_sgpr_workgroup_info(),
         workitem_id_dims: rsrc2.enable_vgpr_workitem_id(),
         grid: [0; 3],
         start: [0; 3],
@@ -208,7 +210,7 @@ fn user_sgprs(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chip::{gfx942, gfx1100};
+    use crate::chip::{gfx942, gfx1100, gfx1201};
     use crate::vm::FaultKind;
 
     fn packet() -> KernelDispatchPacket {
@@ -301,6 +303,24 @@ mod tests {
         descriptor.compute_pgm_rsrc2 = ComputePgmRsrc2::from_bits(8 << 1);
         let refused = user_sgprs(source, &descriptor, navi, nothing);
         assert!(matches!(refused, Err(Cause::KernelObject { .. })));
+    }
+
+    #[test]
+    fn information_about_the_workgroup_is_in_a_register_wherever_its_identifier_is() {
+        use belfry_abi::kernel_descriptor::ComputePgmRsrc2;
+        use zerocopy::FromZeros;
+        let mut descriptor = KernelDescriptor::new_zeroed();
+        for (chip, ids) in
+            [(&gfx942::GENERATION, true), (&gfx1100::GENERATION, true), (&gfx1201::GENERATION, false)]
+        {
+            descriptor.compute_pgm_rsrc2 = ComputePgmRsrc2::from_bits(1 << 7 | 1 << 10);
+            assert_eq!((chip.kernel.check)(&descriptor), Ok(()), "{:?}", chip.arch);
+            let launch = of_kernel(&descriptor, (8, 0), chip);
+            let own = (launch.workgroup_id_sgprs, launch.workgroup_info_sgpr);
+            assert_eq!(own, ([ids, false, false], true), "{:?}", chip.arch);
+            descriptor.compute_pgm_rsrc2 = ComputePgmRsrc2::from_bits(0);
+            assert!(!of_kernel(&descriptor, (8, 0), chip).workgroup_info_sgpr, "{:?}", chip.arch);
+        }
     }
 
     #[test]

@@ -56,11 +56,11 @@ fn queue_ids(place: QueuePlace) -> [u32; 2] {
     [0, field(queue, 0xf, 0) | field(pipe, 3, 4) | field(me, 3, 8) | field(vmid, 0xf, 24)]
 }
 
-/// Bit 31 first wave, bits 24:20 the wave's number, bits 5:0 waves of the workgroup (mesa
-/// `ac_nir_lower_intrinsics_to_args.c`, `load_subgroup_id`, `load_num_subgroups`); the ordered-append term is not used by
-/// compute.
+/// Bit 31 first wave, bits 24:20 the wave's number, bits 11:6 the same as the ordered-append term, bits 5:0 waves of the
+/// workgroup. Mesa reads both numbers on gfx11: `ac_nir_lower_intrinsics_to_args.c`, `load_subgroup_id` and
+/// `load_num_subgroups`, and code of ACO for `gl_LocalInvocationIndex` in waves of 64 lanes.
 fn workgroup_info(wave: u32, waves: u32) -> u32 {
-    u32::from(wave == 0) << 31 | (wave & 0x1f) << 20 | waves & 0x3f
+    u32::from(wave == 0) << 31 | (wave & 0x1f) << 20 | (wave & 0x3f) << 6 | waves & 0x3f
 }
 
 /// `ttmp6` 24:0 `DispatchPktIndx`; `ttmp8` to `ttmp10` the workgroup's identifier (ROCdbgapi); `ttmp11` 5:0

@@ -122,9 +122,13 @@ fn work_item_ids_are_packed_and_lanes_masked() {
 
 #[test]
 fn waves_are_told_their_number_where_their_chip_has_it() {
-    for (chip, shift) in [(&GENERATION, 20), (&gfx1201::GENERATION, 20), (&gfx942::GENERATION, 6)] {
+    for (chip, places) in
+        [(&GENERATION, &[20, 6][..]), (&gfx1201::GENERATION, &[20, 6]), (&gfx942::GENERATION, &[6])]
+    {
         let told = chip.shader.workgroup_info;
-        assert_eq!([told(0, 4), told(3, 4)], [1 << 31 | 4, 3 << shift | 4], "{:?}", chip.arch);
+        let number = |wave: u32| places.iter().fold(0, |bits, place| bits | wave << place);
+        assert_eq!([told(0, 4), told(3, 4)], [1 << 31 | 4, number(3) | 4], "{:?}", chip.arch);
+        assert_eq!(told(31, 32), number(31) | 32, "{:?}", chip.arch);
     }
 }
 
@@ -145,5 +149,5 @@ fn sgprs_follow_in_order() {
     let wave = &waves[0];
     assert_eq!((wave.sgpr(2), wave.sgpr(4), wave.exec(), wave.vgpr(0, 0)), (1, 0x8000_0002, 1, 5));
     launch.start_wave(&mut waves, [1, 2, 3], (1, 2), &(1, [6; 64]), SEAT);
-    assert_eq!((waves.len(), waves[1].sgpr(4), waves[1].vgpr(0, 0)), (2, 1 << 20 | 2, 6));
+    assert_eq!((waves.len(), waves[1].sgpr(4), waves[1].vgpr(0, 0)), (2, 1 << 20 | 1 << 6 | 2, 6));
 }
