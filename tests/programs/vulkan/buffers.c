@@ -98,8 +98,9 @@ CASE(push_constants) {
     vkCmdDispatch(commands, COUNT / 128, 1, 1);
     finish(commands);
     for (int i = 0; i < COUNT; i++) {
-        words[i] += push[0] + push[1 + i % 15] + push[17];
-        if (i < COUNT / 2) words[i] += add + push[1 + i % 15] + push[17];
+        uint32_t each = push[1 + i / 64 % 15];
+        words[i] += push[0] + each + push[17];
+        if (i < COUNT / 2) words[i] += add + each + push[17];
     }
     SAME((uint32_t*)out.at, words, COUNT);
     close_device();

@@ -35,7 +35,8 @@ layout(push_constant) uniform Push { uint add; uint each[15]; uvec2 end; } push;
 layout(binding = 0) buffer Words { uint words[]; };
 void main() {
     uint i = gl_GlobalInvocationID.x;
-    words[i] += push.add + push.each[i % 15] + push.end.y;
+    // All work-items of a workgroup have to name the same element of an array of push constants.
+    words[i] += push.add + push.each[gl_WorkGroupID.x % 15] + push.end.y;
 }
 #elif defined(sized)
 layout(binding = 0) buffer Words { uint words[]; };

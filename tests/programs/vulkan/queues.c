@@ -440,7 +440,12 @@ CASE(wild_address_loses_the_device_and_no_other) {
         result = vkQueueSubmit(queue, 1, &info, VK_NULL_HANDLE);
     }
     expect_vk(__FILE__, __LINE__, "work at a wild address", result, VK_ERROR_DEVICE_LOST);
+    // A device has to be without objects when it goes.
+    vkDestroyFence(device, fence, NULL);
+    free_kernel(kernel);
+    vkDestroyCommandPool(device, command_pool, NULL);
     vkDestroyDevice(device, NULL);
+    vkDestroyInstance(instance, NULL);
     gpu = VK_NULL_HANDLE;
     open_device();
     uint32_t* words = noise(COUNT, 8);
