@@ -213,8 +213,8 @@ struct RunArgs {
     /// A bundled example by name or a static program by path, and its arguments [default: vector-add].
     ///
     /// With --image or --root: a program of the root file system by name or absolute path, or one of this machine by a
-    /// relative path with a slash (./prog), which is carried in; or `hip-suite`, `opencl-suite`, `hsa-suite` or
-    /// `thunk-suite`, belfry's own suites.
+    /// relative path with a slash (./prog), which is carried in; or `hip-suite`, `opencl-suite`, `hsa-suite`, `thunk-suite`
+    /// or `vulkan-suite`, belfry's own suites.
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<String>,
 }

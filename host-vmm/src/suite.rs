@@ -1,5 +1,5 @@
-//! The suites of unmodified programs as programs that belfry provides: `hip-suite`, `opencl-suite`, `hsa-suite` and
-//! `thunk-suite`, and programs beside them (`ddp-loop`), in trees without programs of these names.
+//! The suites of unmodified programs as programs that belfry provides: `hip-suite`, `opencl-suite`, `hsa-suite`,
+//! `thunk-suite` and `vulkan-suite`, and programs beside them (`ddp-loop`), in trees without programs of these names.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

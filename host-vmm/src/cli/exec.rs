@@ -123,8 +123,9 @@ pub(super) struct ExecArgs {
     quiet: bool,
     /// The program and its arguments [default: a shell].
     ///
-    /// `hip-suite`, `opencl-suite`, `hsa-suite` and `thunk-suite` are belfry's own suites of programs, compiled in the root
-    /// file system on first use; `hip-suite --help` lists their options. `ddp-loop` is a program of belfry's own over RCCL.
+    /// `hip-suite`, `opencl-suite`, `hsa-suite`, `thunk-suite` and `vulkan-suite` are belfry's own suites of programs, compiled
+    /// in the root file system on first use; `hip-suite --help` lists their options. `ddp-loop` is a program of belfry's own
+    /// over RCCL.
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
 }

@@ -9,6 +9,7 @@ pub mod absent;
 mod again;
 pub mod container;
 mod library;
+mod mesa;
 mod namespace;
 mod parameters;
 mod pci;
@@ -264,6 +265,8 @@ impl ExecOptions {
         command.env("LD_PRELOAD", preload).env(TREE_VARIABLE, &places.tree);
         if let Some(root) = &self.root {
             command.env("PATH", search_path(root, std::env::var_os("PATH").as_deref()));
+            let drivers = mesa::drivers_of_rusticl(root, std::env::var_os(mesa::DRIVERS).as_deref());
+            command.envs(drivers.map(|drivers| (mesa::DRIVERS, drivers)));
         }
         match &places.summary {
             Some(summary) => command.env(SUMMARY_VARIABLE, summary),
