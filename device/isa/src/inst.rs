@@ -23,7 +23,7 @@
 //! | DS | VDST | | ADDR | DATA0 | DATA1 | | [`MemFields::offset`], [`MemFields::offset1`], [`MemFields::gds`] |
 //! | FLAT GLOBAL SCRATCH | VDST | | VADDR | VDATA | SADDR | | [`MemFields::offset`] |
 //! | MUBUF MTBUF | VDATA (loads, returning atomics) | | VADDR | SRSRC | SOFFSET | VDATA (stores, atomics) | [`MemFields`] |
-//! | MIMG VIMAGE VSAMPLE | VDATA (loads) | | VADDR | SRSRC | SSAMP | VDATA (stores) | recognised for its text only |
+//! | MIMG VIMAGE VSAMPLE | VDATA (loads) | | VADDR | SRSRC | SSAMP | VDATA (stores) | [`Inst::imm`], [`MemFields::offset`] |
 //! | EXP | | | VSRC0 | VSRC1 | VSRC2 | VSRC3 | recognised for its text only |
 //! | VINTERP LDSDIR | VDST | | SRC0 | SRC1 | SRC2 | | |
 //!

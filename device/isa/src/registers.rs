@@ -123,6 +123,13 @@ impl HardwareRegister {
     }
 }
 
+/// Generation of descriptors of images and samplers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Images {
+    Gfx11,
+    Gfx12,
+}
+
 /// Registers of an architecture, by the numbers its instructions have for them.
 #[derive(Debug)]
 pub(crate) struct RegisterFile {
@@ -180,6 +187,8 @@ pub(crate) struct RegisterFile {
     pub(crate) permutes_rows: bool,
     /// Buffer descriptors have a data format and a number format, and no kind of bounds check.
     pub(crate) old_descriptors: bool,
+    /// Generation of the image descriptors; `None` without image instructions.
+    pub(crate) images: Option<Images>,
     /// Stores by a format repeat the first component where the instruction has none; elsewhere there are zeros.
     pub(crate) repeats_component: bool,
     /// Results of 16 bits leave zeros in the upper half of their register.
@@ -225,6 +234,7 @@ const GFX11: RegisterFile = {
         shader_mhz: 2482,
         permutes_rows: false,
         old_descriptors: false,
+        images: Some(Images::Gfx11),
         repeats_component: false,
         zeroes_halves: false,
         old_bytes: false,
@@ -275,6 +285,7 @@ const GFX9: RegisterFile = {
         shader_mhz: 2100,
         permutes_rows: true,
         old_descriptors: true,
+        images: None,
         zeroes_halves: true,
         old_bytes: true,
         // 64 dwords.
@@ -316,6 +327,7 @@ const GFX12: RegisterFile = {
         copies_matrices: false,
         // LLVM `AMDGPU.td`: `FeatureDefaultComponentBroadcast`, where others have `FeatureDefaultComponentZero`.
         repeats_component: true,
+        images: Some(Images::Gfx12),
         // All lanes of the wave. Source: LLVM `GCNSubtarget::supportsWaveWideBPermute`.
         exchange_mask: 63,
         messages: &message::ANSWERED_BY_ENGINE,

@@ -171,11 +171,13 @@ impl CpInterrupts for Sources {
             GuestError::IllegalInstruction,
             format_args!("doorbell={doorbell:#x} pasid={pasid:#x} {failure} kernel={kernel}"),
         );
-        if let Reason::Fault(WaveFault { kind: FaultCause::Unimplemented { text, .. }, .. }) = &failure.reason
-        {
-            let operation = text.split_whitespace().next().unwrap_or_default();
-            self.counters.unmodelled_operation(operation, format_args!("in kernel {kernel}"));
-        }
+        let Reason::Fault(WaveFault { kind, .. }) = &failure.reason else { return };
+        let operation = match kind {
+            FaultCause::Unimplemented { text, .. } => text.split_whitespace().next().unwrap_or_default(),
+            FaultCause::Image { what, .. } => what,
+            _ => return,
+        };
+        self.counters.unmodelled_operation(operation, format_args!("in kernel {kernel}"));
     }
 
     fn vm_fault(&self, queue: &QueueIdentity, fault: &Fault) {

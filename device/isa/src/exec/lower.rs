@@ -2,6 +2,7 @@
 
 mod barrier;
 mod buffer;
+mod image;
 mod matrix;
 mod memory;
 mod numbers;
@@ -355,7 +356,8 @@ impl Lowering {
             Family::RegisterBlock => self.register_block(inst),
             Family::ByLane => self.by_lane(inst),
             Family::Buffer(operation) => self.buffer(inst, operation),
-            Family::Absent | Family::Image => Err(Unsupported),
+            Family::Image(operation) => self.image(inst, operation),
+            Family::Absent => Err(Unsupported),
             // Those of the vector ALU are lowered elsewhere.
             Family::Vector(_)
             | Family::Carry

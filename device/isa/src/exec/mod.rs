@@ -11,6 +11,7 @@ pub mod code_cache;
 pub(crate) mod compiled;
 pub(crate) mod di;
 pub(crate) mod form;
+pub(crate) mod image;
 pub(crate) mod lower;
 mod matrix;
 pub(crate) mod memory;

@@ -5,6 +5,7 @@
 //! operation that is in it twice refused, when the crate is compiled.
 
 mod compare;
+mod images;
 mod matrix;
 mod memory;
 mod scalar;
@@ -18,6 +19,7 @@ use crate::exec::memory::ds::narrow::Narrow;
 use crate::exec::vector::exceptions::Rule;
 use crate::exec::vector::op::Entry;
 use crate::exec::{
+    image,
     memory::{ds, ds_exchange, mubuf},
     scalar::exec_mask,
     vector::cmp,
@@ -33,8 +35,8 @@ pub(crate) type Definitions = fn(Op, BackendKind) -> Option<Entry>;
 pub(crate) enum Family {
     /// No semantics: exports, interpolation.
     Absent,
-    /// Loads, stores, atomics and samples of images: no semantics either, refused by name.
-    Image,
+    /// Loads, stores, atomics and samples of images; those without semantics are refused by name.
+    Image(image::Operation),
     /// Nothing to do in an engine that finishes each instruction before the next: waits, hints, cache control.
     Nothing,
     /// A scalar operation with a definition.
@@ -128,6 +130,8 @@ pub(crate) enum Space {
     Scratch,
     /// Through a buffer descriptor.
     Buffer,
+    /// Through an image descriptor.
+    Image,
     Lds,
 }
 
@@ -267,15 +271,15 @@ const fn with_synonyms(mut table: [Properties; Op::COUNT], synonyms: &[(Op, Op)]
 }
 
 static TABLE: [Properties; Op::COUNT] =
-    table(&[scalar::ROWS, vector::ROWS, matrix::ROWS, compare::ROWS, memory::ROWS]);
+    table(&[scalar::ROWS, vector::ROWS, matrix::ROWS, compare::ROWS, memory::ROWS, images::ROWS]);
 
 const fn table(files: &[&[Row]]) -> [Properties; Op::COUNT] {
     let mut table = [of(Family::Absent); Op::COUNT];
     // Operations are in the order of their mnemonics.
-    let mut image = Op::IMAGE_ATOMIC_ADD as usize;
-    while image <= Op::IMAGE_STORE_PCK as usize {
-        table[image] = of(Family::Image);
-        image += 1;
+    let mut at = Op::IMAGE_ATOMIC_ADD as usize;
+    while at <= Op::IMAGE_STORE_PCK as usize {
+        table[at] = of(Family::Image(image::Operation::Absent));
+        at += 1;
     }
     let mut listed = [false; Op::COUNT];
     let mut file = 0;

@@ -64,6 +64,14 @@ pub enum FaultCause {
         /// Lanes that failed.
         lanes: u64,
     },
+    /// An image whose descriptor has a value that is not modelled.
+    #[error("image whose {what} {value} is not modelled")]
+    Image {
+        /// The part of the descriptor that has the value.
+        what: &'static str,
+        /// The value.
+        value: u32,
+    },
     /// A register beyond the wave's allocation.
     #[error("vector register v{register} with {allocated} allocated: `{text}`")]
     RegisterOutOfRange {

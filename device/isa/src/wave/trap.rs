@@ -226,6 +226,8 @@ fn recorded(fault: &FaultCause) -> Option<u32> {
         FaultCause::Memory { .. } => trapsts::MEM_VIOL | trapsts::UTC_ERROR,
         FaultCause::LdsOutOfRange { .. } | FaultCause::LdsMisaligned { .. } => trapsts::MEM_VIOL,
         FaultCause::IllegalInstruction { .. } => trapsts::ILLEGAL_INST,
-        FaultCause::Unimplemented { .. } | FaultCause::RegisterOutOfRange { .. } => return None,
+        FaultCause::Unimplemented { .. }
+        | FaultCause::Image { .. }
+        | FaultCause::RegisterOutOfRange { .. } => return None,
     })
 }

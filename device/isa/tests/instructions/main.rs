@@ -17,6 +17,7 @@ mod fused;
 mod gfx12;
 mod gfx9;
 mod halves;
+mod images;
 mod kept;
 mod lds;
 mod modes;

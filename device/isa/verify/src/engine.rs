@@ -227,7 +227,7 @@ fn end(stop: &Stop) -> End {
             FaultCause::LdsOutOfRange { .. } | FaultCause::LdsMisaligned { .. } => End::Lds,
             FaultCause::RegisterOutOfRange { .. } => End::Register,
             FaultCause::IllegalInstruction { .. } => End::Illegal,
-            FaultCause::Unimplemented { .. } => End::Unknown,
+            FaultCause::Unimplemented { .. } | FaultCause::Image { .. } => End::Unknown,
         },
         other => End::Stop(format!("{other:?}")),
     }

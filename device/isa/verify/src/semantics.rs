@@ -2,6 +2,7 @@
 
 mod addresses;
 pub(crate) mod case;
+mod images;
 mod matrix;
 pub(crate) mod values;
 

@@ -47,14 +47,16 @@ them."
         }
         Arch::Gfx1100 => {
             "\
-Images (MIMG), exports (EXP), parameter interpolation (VINTERP, LDSDIR), and what of DS belongs to ray tracing, ordered
-append and streamout are not there on purpose: compute programs without textures have no use for them. `v_swap_b16` is
+Exports (EXP), parameter interpolation (VINTERP, LDSDIR), and what of DS belongs to ray tracing, ordered append and streamout
+are not there on purpose: compute programs have no use for them. Of images (MIMG) there are loads, stores and atomics, sizes, and
+samples and gathers of level 0 or of a level that the instruction names; the others stop their wave by name. `v_swap_b16` is
 absent."
         }
         Arch::Gfx1201 => {
             "\
-Images (VIMAGE, VSAMPLE), exports (VEXPORT, here EXP), parameter interpolation (VINTERP, VDSDIR, here LDSDIR), and what of
-DS belongs to ray tracing and streamout are not there on purpose: compute programs without textures have no use for them.
+Exports (VEXPORT, here EXP), parameter interpolation (VINTERP, VDSDIR, here LDSDIR), and what of DS belongs to ray tracing and
+streamout are not there on purpose: compute programs have no use for them. Of images (VIMAGE, VSAMPLE) there is the same as on
+gfx1100.
 VFLAT, VGLOBAL, VSCRATCH and VBUFFER are listed as FLAT, GLOBAL, SCRATCH, MUBUF and MTBUF. Named barriers are not there
 because the chip has none: `s_barrier_signal`, `s_barrier_signal_isfirst` and `s_get_barrier_state` are tried with the workgroup's own
 barrier, -1. Waves of 64 lanes have no `s_alloc_vgpr`, as on the chip. `ds_bpermute_fi_b32` is absent."
@@ -102,7 +104,10 @@ fn compared(report: &Report, name: &str) -> String {
 }
 
 /// Beginnings of operations, some of whose results are choices of the engine.
-const CHOICES: [&str; 30] = [
+const CHOICES: [&str; 33] = [
+    "image_sample_l",
+    "image_gather4_l",
+    "image_get_resinfo",
     "v_sqrt_",
     "v_exp_",
     "v_log_",

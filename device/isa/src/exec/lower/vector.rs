@@ -258,7 +258,7 @@ impl Lowering {
             Family::Special => self.special(o),
             Family::Matrix => self.matrix(o),
             Family::Absent
-            | Family::Image
+            | Family::Image(_)
             | Family::Nothing
             | Family::Scalar
             | Family::ScalarFloat(..)

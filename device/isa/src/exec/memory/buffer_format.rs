@@ -95,6 +95,16 @@ impl BufferFormat {
         }
     }
 
+    /// The format of numbers from 0 to 1 of these widths, which together are whole bytes.
+    pub(crate) fn normal(bits: &'static [u32]) -> BufferFormat {
+        BufferFormat { number: Number::Unorm, bits }
+    }
+
+    /// Components of an element.
+    pub(crate) fn components(self) -> usize {
+        self.bits.len()
+    }
+
     /// Bytes of an element.
     pub(crate) fn bytes(self) -> u64 {
         u64::from(self.bits.iter().sum::<u32>() / 8)

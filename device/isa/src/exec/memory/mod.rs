@@ -2,7 +2,7 @@
 
 pub(crate) mod atomic;
 pub(crate) mod buffer;
-pub(super) mod buffer_format;
+pub(crate) mod buffer_format;
 pub(crate) mod ds;
 pub(super) mod ds_exchange;
 pub(super) mod flat;

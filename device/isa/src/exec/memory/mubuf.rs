@@ -104,21 +104,23 @@ fn each_load(
 }
 
 /// Active lanes.
-fn active(w: &Wave) -> u64 {
+pub(crate) fn active(w: &Wave) -> u64 {
     if w.halves == 1 { u64::from(w.s[slot::EXEC]) } else { w.exec() }
 }
 
-fn get(w: &Wave, d: &Di, n: u32, lane: u32) -> u32 {
+/// A lane of the `n`-th register of the data.
+pub(crate) fn get(w: &Wave, d: &Di, n: u32, lane: u32) -> u32 {
     w.v.lane(d.dst + n * w.halves + lane / 32, lane & 31)
 }
 
-fn set(w: &mut Wave, d: &Di, n: u32, lane: u32, value: u32) {
+/// Sets a lane of the `n`-th register of the data.
+pub(crate) fn set(w: &mut Wave, d: &Di, n: u32, lane: u32, value: u32) {
     let row = d.dst + n * w.halves + lane / 32;
     w.v.set_lane(row, lane & 31, value);
 }
 
 /// The residency status after the data: everything there is is resident.
-fn set_status(w: &mut Wave, d: &Di, registers: u32, lane: u32) {
+pub(crate) fn set_status(w: &mut Wave, d: &Di, registers: u32, lane: u32) {
     if d.flags & flag::STATUS != 0 {
         set(w, d, registers, lane, 0);
     }

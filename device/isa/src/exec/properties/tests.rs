@@ -141,6 +141,7 @@ fn spaces_are_those_of_the_encodings() {
                 Format::Global => space == Space::Global,
                 Format::Scratch => space == Space::Scratch,
                 Format::Mubuf | Format::Mtbuf => space == Space::Buffer,
+                Format::Mimg | Format::Vimage | Format::Vsample => space == Space::Image,
                 _ => false,
             };
             assert!(expected, "{op:?} {format:?} {space:?}");
@@ -151,7 +152,7 @@ fn spaces_are_those_of_the_encodings() {
 #[test]
 fn images_are_a_family_of_their_own_and_nothing_else_is_in_it() {
     for &op in Op::ALL {
-        let is_image = matches!(properties(op).family, Family::Image);
+        let is_image = matches!(properties(op).family, Family::Image(_));
         assert_eq!(is_image, op.mnemonic().starts_with("image_"), "{op:?}");
     }
 }

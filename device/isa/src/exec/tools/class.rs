@@ -83,7 +83,7 @@ impl Class {
     pub fn of(inst: &Inst) -> Self {
         let row = properties(inst.op);
         match row.family {
-            Family::Absent | Family::Image => Self::Other,
+            Family::Absent => Self::Other,
             Family::Nothing => Self::Wait,
             Family::Scalar
             | Family::ScalarFloat(..)

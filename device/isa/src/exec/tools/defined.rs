@@ -165,7 +165,7 @@ impl Defined {
         let row = properties(inst.op);
         let types = operand_types(self.arch, inst);
         match row.family {
-            Family::Absent | Family::Image | Family::Nothing | Family::GlobalWaveSync => None,
+            Family::Absent | Family::Nothing | Family::GlobalWaveSync => None,
             Family::Relative | Family::ScalarRelative => {
                 self.lost = true;
                 None
@@ -196,14 +196,14 @@ impl Defined {
         let mut told = None;
         if !is_exchange && let Some((space, effect)) = row.memory {
             let addresses: &[Place] = match space {
-                Space::Buffer => &[Place::Src(0), Place::Src(1), Place::Src(2)],
+                Space::Buffer | Space::Image => &[Place::Src(0), Place::Src(1), Place::Src(2)],
                 Space::Lds => &[Place::Src(0)],
                 _ => &[Place::Src(0), Place::Src(2)],
             };
             told = self.uses(inst, types, (addresses, active), Use::Address);
             if told.is_none() && effect != Effect::Load {
                 let data: &[Place] = match space {
-                    Space::Buffer => &[Place::Src(3)],
+                    Space::Buffer | Space::Image => &[Place::Src(3)],
                     Space::Lds => &[Place::Src(1), Place::Src(2)],
                     _ => &[Place::Src(1)],
                 };

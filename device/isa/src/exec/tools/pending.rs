@@ -206,7 +206,7 @@ impl Pending {
         let into = into.filter(|_| returns && !matches!(row.family, Family::FlatToLds(_)));
         match space {
             Space::Flat => Some((event(Kind::Flat, into), [counts, true, false])),
-            Space::Global | Space::Scratch | Space::Buffer if counts => {
+            Space::Global | Space::Scratch | Space::Buffer | Space::Image if counts => {
                 Some((event(Kind::Vector, into), [true, false, false]))
             }
             _ => None,

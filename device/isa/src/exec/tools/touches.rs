@@ -4,6 +4,7 @@
 //! accesses. [`scalar_read`] tells the bytes that a scalar load reads.
 
 use crate::exec::di::{Di, Machine};
+use crate::exec::image;
 use crate::exec::memory::atomic::Function;
 use crate::exec::memory::buffer::{Buffer, field};
 use crate::exec::memory::flat::{active, segment};
@@ -165,6 +166,10 @@ pub(crate) fn collect(w: &Wave, m: &Machine<'_>, inst: &Inst, d: &Di, into: &mut
                 all.lds_of_lanes(d.imm & field::OFFSET);
             }
         }
+        Family::Image(operation) => {
+            all.replaces |= operation == image::Operation::Atomic(Function::Exchange);
+            image::touched(w, d, operation, |lane, va, bytes| all.add(lane, Place::Global(va), bytes));
+        }
         Family::Lds(ds::Operation::Moves(moves)) => {
             all.replaces |= exchanges(moves);
             all.lds(d, &[d.imm], bytes_of(moves));
@@ -191,7 +196,6 @@ pub(crate) fn collect(w: &Wave, m: &Machine<'_>, inst: &Inst, d: &Di, into: &mut
         | Family::Special
         | Family::Matrix
         | Family::Absent
-        | Family::Image
         | Family::Nothing
         | Family::Scalar
         | Family::ScalarFloat(..)

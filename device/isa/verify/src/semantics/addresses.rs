@@ -138,6 +138,7 @@ pub(super) fn addresses(random: &mut Random, inst: &Inst, state: &mut State) {
                 }
             }
         }
+        Format::Mimg | Format::Vimage | Format::Vsample => super::images::addresses(random, inst, state),
         _ => {}
     }
 }

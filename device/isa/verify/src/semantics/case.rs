@@ -7,7 +7,7 @@ use belfry_isa::inst::{Dpp, Format, Inst, Op, Operand, WaveSize};
 use belfry_isa::tables::{OperandType, Pattern, Place, operand_types};
 
 use super::addresses::{addresses, has_two, is_atomic, is_strided, stores_two};
-use super::values;
+use super::{images, values};
 use crate::engine::{CODE, CODE_SIZE, VGPRS};
 use crate::random::Random;
 use crate::reference::State;
@@ -249,9 +249,10 @@ fn memory_fields(random: &mut Random, inst: &mut Inst) {
         Format::Flat | Format::Scratch => inst.mem.offset %= 32,
         Format::Smem => inst.mem.offset %= 512,
         Format::Mubuf | Format::Mtbuf => inst.mem.offset = inst.mem.offset.abs() % 40,
+        Format::Mimg | Format::Vimage | Format::Vsample => images::fields(random, inst),
         _ => {}
     }
-    if inst.op.mnemonic().contains("atomic") {
+    if inst.op.mnemonic().contains("atomic") && !inst.op.mnemonic().starts_with("image_") {
         // Atomics are aligned.
         inst.mem.offset &= !7;
         if inst.format == Format::Mubuf && !matches!(inst.src[2], Operand::Sgpr(_)) {

@@ -1,0 +1,214 @@
+//! Sampler descriptors (`SQ_IMG_SAMP_WORD0..3`), and the texels that a coordinate falls on.
+//!
+//! Fields: Mesa `gfx11-rsrc.json` and `gfx12-rsrc.json`. Places of single texels are those that a gfx1200 was seen to take
+//! (`device/isa/verify/data/cards`); what no source says is in `docs/isa-choices.md`.
+
+use super::descriptor::NotModelled;
+use crate::registers::Images;
+
+/// Steps from one texel to the next.
+const STEPS: i64 = 256;
+/// Texels from the origin beyond which places do not differ any more.
+const FAR: f64 = 1e9;
+
+/// The texel that is taken for a coordinate outside of the image, `CLAMP_X`, `CLAMP_Y` and `CLAMP_Z`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outside {
+    Wrap,
+    Mirror,
+    Edge,
+    MirrorOnceEdge,
+    HalfBorder,
+    MirrorOnceHalfBorder,
+    Border,
+    MirrorOnceBorder,
+}
+
+const OUTSIDE: [Outside; 8] = {
+    use Outside::*;
+    [Wrap, Mirror, Edge, MirrorOnceEdge, HalfBorder, MirrorOnceHalfBorder, Border, MirrorOnceBorder]
+};
+
+/// A sampler.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sampler {
+    outside: [Outside; 3],
+    /// Coordinates are texels, also where the instruction does not say so.
+    pub(crate) counts_texels: bool,
+    /// Least and most level, and what is added to a level that is asked for.
+    levels: [f64; 2],
+    bias: f64,
+    /// Texels are blended where an image is enlarged, and where it is made smaller.
+    blends: [bool; 2],
+    /// `Z_FILTER` and `MIP_FILTER`: 0 none, 1 the nearest one, 2 both.
+    depth: u32,
+    between_levels: u32,
+    /// `BORDER_COLOR_TYPE`.
+    pub(crate) border: u32,
+}
+
+/// Levels that a fetch takes: the first one, the part of 256 that the second one has, and whether texels are blended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Levels {
+    pub(crate) first: u32,
+    pub(crate) part: u32,
+    pub(crate) blends: bool,
+}
+
+/// Texels along one axis: the index, `None` for the border, and the part of 256 that each has.
+pub(crate) type Pair = [(Option<u32>, u32); 2];
+
+impl Sampler {
+    /// Reads a descriptor.
+    ///
+    /// # Errors
+    ///
+    /// A field with a value that is not modelled.
+    pub(crate) fn new(images: Images, words: [u32; 4]) -> Result<Self, NotModelled> {
+        let field = |word: usize, high: u32, low: u32| words[word] >> low & (u32::MAX >> (31 - (high - low)));
+        let filter = field(0, 30, 29);
+        if filter != 0 {
+            return Err(NotModelled("filter mode", filter));
+        }
+        let border = field(3, 31, 30);
+        if border == 3 {
+            return Err(NotModelled("type of border color", border));
+        }
+        let [least, most] = if images == Images::Gfx12 {
+            [field(1, 12, 0), field(1, 25, 13)]
+        } else {
+            [field(1, 11, 0), field(1, 23, 12)]
+        };
+        let signed = |bits: u32, width: u32| (bits << (32 - width)).cast_signed() >> (32 - width);
+        Ok(Self {
+            outside: [0, 3, 6].map(|low| OUTSIDE[field(0, low + 2, low) as usize & 7]),
+            counts_texels: field(0, 15, 15) != 0,
+            levels: [least, most].map(|level| f64::from(level) / 256.0),
+            bias: f64::from(signed(field(2, 13, 0), 14)) / 256.0,
+            // Without derivatives the anisotropic filters are the others.
+            blends: [field(2, 21, 20), field(2, 23, 22)].map(|filter| filter & 1 != 0),
+            depth: field(2, 25, 24),
+            between_levels: field(2, 27, 26),
+            border,
+        })
+    }
+
+    /// The levels for one that is asked for, or for level 0, of `count` levels.
+    pub(crate) fn levels(&self, asked: Option<f32>, count: u32) -> Levels {
+        let [least, most] = self.levels;
+        let level = asked.map_or(0.0, |level| f64::from(level) + self.bias);
+        let level = if level.is_nan() { 0.0 } else { level.max(least).min(most.max(least)) };
+        let blends = self.blends[usize::from(level > 0.0)];
+        let last = count.saturating_sub(1);
+        let (first, part) = match self.between_levels {
+            0 => (0, 0),
+            1 => ((level + 0.5).floor() as u32, 0),
+            _ => (level.max(0.0).floor() as u32, ((level.max(0.0).fract() * STEPS as f64) as u32)),
+        };
+        if first >= last {
+            Levels { first: last.min(first), part: 0, blends }
+        } else {
+            Levels { first, part, blends }
+        }
+    }
+
+    /// The texels of one axis: 0, 1 and 2 for x, y and depth.
+    pub(crate) fn texels(&self, axis: usize, at: f32, size: u32, (normal, blends): (bool, bool)) -> Pair {
+        let normal = normal && !self.counts_texels;
+        let blends = if axis == 2 && self.depth != 0 { self.depth == 2 } else { blends };
+        let place = f64::from(at) * if normal { f64::from(size) } else { 1.0 };
+        let place = if place.is_nan() { 0.0 } else { place.clamp(-FAR, FAR) };
+        let outside = match self.outside[axis] {
+            // Places in texels have no period.
+            Outside::Wrap if !normal => Outside::Edge,
+            Outside::Mirror if !normal => Outside::MirrorOnceEdge,
+            outside => outside,
+        };
+        if !blends {
+            let nearest = match outside {
+                Outside::HalfBorder => Outside::Edge,
+                Outside::MirrorOnceHalfBorder => Outside::MirrorOnceEdge,
+                outside => outside,
+            };
+            return [(index(nearest, place.floor() as i64, size), 256), (None, 0)];
+        }
+        let (place, outside) = match outside {
+            // No more than half of a border's texel is seen.
+            Outside::HalfBorder => (place.clamp(0.0, size.into()), Outside::Border),
+            Outside::MirrorOnceHalfBorder => (place.abs().min(size.into()), Outside::Border),
+            outside => (place, outside),
+        };
+        let steps = (place * STEPS as f64 + 0.5).floor() as i64 - STEPS / 2;
+        let (first, part) = (steps.div_euclid(STEPS), steps.rem_euclid(STEPS) as u32);
+        [(index(outside, first, size), 256 - part), (index(outside, first + 1, size), part)]
+    }
+}
+
+/// The texel for an index that may be outside; `None` for the border.
+fn index(outside: Outside, index: i64, size: u32) -> Option<u32> {
+    let size = i64::from(size);
+    let once = if index < 0 { -1 - index } else { index };
+    let found = match outside {
+        Outside::Wrap => index.rem_euclid(size),
+        Outside::Mirror => {
+            let index = index.rem_euclid(2 * size);
+            if index < size { index } else { 2 * size - 1 - index }
+        }
+        Outside::Edge => index.clamp(0, size - 1),
+        Outside::MirrorOnceEdge => once.min(size - 1),
+        Outside::Border | Outside::HalfBorder => index,
+        Outside::MirrorOnceBorder | Outside::MirrorOnceHalfBorder => once,
+    };
+    u32::try_from(found).ok().filter(|found| i64::from(*found) < size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sampler(words: [u32; 4]) -> Sampler {
+        Sampler::new(Images::Gfx12, words).expect("a sampler")
+    }
+
+    #[test]
+    fn filters_of_fields_that_are_not_modelled_are_refused() {
+        let refused = |words| Sampler::new(Images::Gfx11, words).err();
+        assert_eq!(refused([1 << 29, 0, 0, 0]), Some(NotModelled("filter mode", 1)));
+        assert_eq!(refused([0, 0, 0, 3 << 30]), Some(NotModelled("type of border color", 3)));
+        assert_eq!(refused([0; 4]), None);
+    }
+
+    #[test]
+    fn neighbours_share_by_the_distance_of_their_middles() {
+        let linear = |clamp: u32, at: f32| sampler([clamp, 0, 1 << 20, 0]).texels(0, at, 8, (false, true));
+        assert_eq!(linear(2, 3.5), [(Some(3), 256), (Some(4), 0)]);
+        assert_eq!(linear(2, 3.75), [(Some(3), 192), (Some(4), 64)]);
+        assert_eq!(linear(2, 0.25), [(Some(0), 64), (Some(0), 192)]);
+        assert_eq!(linear(6, 0.25), [(None, 64), (Some(0), 192)]);
+        assert_eq!(linear(4, -9.0), [(None, 128), (Some(0), 128)]);
+        assert_eq!(linear(6, -9.0), [(None, 128), (None, 128)]);
+        let wraps = sampler([0, 0, 1 << 20, 0]).texels(0, 1.0, 8, (true, true));
+        assert_eq!(wraps, [(Some(7), 128), (Some(0), 128)]);
+        for at in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX] {
+            assert!(linear(2, at).iter().all(|texel| texel.0.is_some()), "{at}");
+        }
+    }
+
+    #[test]
+    fn levels_are_clamped_and_shared() {
+        let words = |between: u32| [0, 1 << 7 | 3 << 8 << 13, 1 << 20 | between << 26 | 64, 0];
+        let levels = |between, asked, count| {
+            let Levels { first, part, blends } = sampler(words(between)).levels(asked, count);
+            (first, part, blends)
+        };
+        // The least level is a half, the most three; a quarter is added.
+        assert_eq!(levels(0, Some(2.0), 8), (0, 0, false));
+        assert_eq!(levels(1, Some(1.0), 8), (1, 0, false));
+        assert_eq!(levels(1, Some(1.25), 8), (2, 0, false));
+        assert_eq!(levels(2, Some(1.0), 8), (1, 64, false));
+        assert_eq!(levels(2, Some(9.0), 8), (3, 0, false));
+        assert_eq!(levels(2, Some(9.0), 2), (1, 0, false));
+        assert_eq!(levels(2, None, 8), (0, 128, false));
+        assert_eq!(sampler([0, 0, 1 << 20, 0]).levels(None, 1), Levels { first: 0, part: 0, blends: true });
+    }
+}
