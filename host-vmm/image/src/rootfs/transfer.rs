@@ -5,6 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -112,7 +113,7 @@ pub fn export(cache: &Cache, name: &str, to: &Path) -> Result<(), TransferError>
     run(tar, "write", to)?;
     file.persist(to).map_err(|error| io_error("write", to)(error.error))?;
     // A temporary file is its owner's alone; this one is to be shared.
-    let shared = fs::Permissions::from(std::os::unix::fs::PermissionsExt::from_mode(0o644));
+    let shared = fs::Permissions::from_mode(0o644);
     Ok(fs::set_permissions(to, shared).map_err(io_error("share", to))?)
 }
 
