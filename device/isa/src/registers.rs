@@ -189,6 +189,8 @@ pub(crate) struct RegisterFile {
     pub(crate) old_descriptors: bool,
     /// Generation of the image descriptors; `None` without image instructions.
     pub(crate) images: Option<Images>,
+    /// `s_setpc_b64` ends a restore where traps are not enabled.
+    pub(crate) jumps_end_restores: bool,
     /// Stores by a format repeat the first component where the instruction has none; elsewhere there are zeros.
     pub(crate) repeats_component: bool,
     /// Results of 16 bits leave zeros in the upper half of their register.
@@ -235,6 +237,7 @@ const GFX11: RegisterFile = {
         permutes_rows: false,
         old_descriptors: false,
         images: Some(Images::Gfx11),
+        jumps_end_restores: true,
         repeats_component: false,
         zeroes_halves: false,
         old_bytes: false,
@@ -286,6 +289,7 @@ const GFX9: RegisterFile = {
         permutes_rows: true,
         old_descriptors: true,
         images: None,
+        jumps_end_restores: false,
         zeroes_halves: true,
         old_bytes: true,
         // 64 dwords.

@@ -181,7 +181,11 @@ impl Lowering {
             }
             Op::S_SETPC_B64 | Op::S_RFE_B64 => {
                 let src = [self.source(inst.src[0], Width::B64)?, Source::ZERO, Source::ZERO];
-                let handler = if inst.op == Op::S_RFE_B64 { control::rfe } else { control::setpc };
+                let handler = match inst.op {
+                    Op::S_RFE_B64 => control::rfe,
+                    _ if self.file.jumps_end_restores => control::setpc_or_return,
+                    _ => control::setpc,
+                };
                 self.emit(Di { src, ..Di::new(handler) });
                 return Ok(());
             }

@@ -129,15 +129,17 @@ pub(crate) fn rfe(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     }
 }
 
-/// `s_setpc_b64`. Where traps are not enabled, Linux's handler ends a restore with it instead of `s_rfe_b64`
-/// (`cwsr_trap_handler_gfx10.asm`, `L_RESTORE_HWREG`): the wave is out of its handler. It keeps `PRIV` on hardware, to enter the
-/// handler again for the next save; here a save takes any wave there.
-pub(crate) fn setpc(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
-    if w.status & (status::PRIV | status::TRAP_EN) == status::PRIV {
-        return rfe(w, m, d);
-    }
+/// `s_setpc_b64`.
+pub(crate) fn setpc(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     w.pc = d.src[0].scalar64(w) & !3;
     Flow::LEAVE
+}
+
+/// `s_setpc_b64` where it may end a restore. If traps are not enabled, Linux's handler leaves by it and not by `s_rfe_b64`
+/// (`cwsr_trap_handler_gfx10.asm`, `L_RESTORE_HWREG`): the wave is out of its handler. It keeps `PRIV` on hardware, to enter the
+/// handler again for the next save; here a save takes any wave there.
+pub(crate) fn setpc_or_return(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    if w.status & (status::PRIV | status::TRAP_EN) == status::PRIV { rfe(w, m, d) } else { setpc(w, m, d) }
 }
 
 /// `s_swappc_b64`: the return address is the 64-bit constant `src[1]`, `src[2]`.
