@@ -131,7 +131,7 @@ guest_errors! {
     Pm4Buffer = "PM4 indirect buffer that is refused",
     RingBufferVmid = "indirect buffer of a kernel ring in a VMID without page tables",
     RemoveQueuePreempt = "REMOVE_QUEUE that preempts a graphics ring, which is not modelled",
-    AddQueuePlace = "ADD_QUEUE of a kernel queue on a hardware queue that does not exist, or is taken",
+    AddQueuePlace = "ADD_QUEUE of a kernel queue on a hardware queue that does not exist, or that the scheduler gives to others",
     SdmaRingSpace = "ring of an SDMA engine without VMID 0",
     SdmaRingSize = "ring of an SDMA engine with an impossible size, or without an address",
     SdmaRingDoorbell = "ring of an SDMA engine without a doorbell, which is not modelled",

@@ -9,7 +9,8 @@
 
 use arbitrary::{Arbitrary, Unstructured};
 use belfry_abi::mes::{
-    self, FRAME_SIZE, Header, Misc, MiscOpcode, Opcode, QueryStatus, Resume, SetHwResources, Suspend,
+    self, AddQueue, AddQueueFlags, FRAME_SIZE, Header, Misc, MiscOpcode, Opcode, QueryStatus, Resume,
+    SetHwResources, Suspend,
 };
 use belfry_abi::regs::gc;
 use belfry_fuzz::change::{Change, Word};
@@ -19,7 +20,7 @@ use belfry_fuzz::hiq;
 use belfry_fuzz::rig::RIG;
 use libfuzzer_sys::fuzz_target;
 use std::collections::BTreeSet;
-use zerocopy::{FromZeros as _, IntoBytes as _};
+use zerocopy::{FromBytes as _, FromZeros as _, IntoBytes as _};
 
 /// Frames of an input: each is a few passes of the scheduler.
 const FRAMES: usize = 32;
@@ -277,9 +278,15 @@ impl Scheduler<'_> {
         }
         let doorbell =
             |at: usize| u64::from(u32::from_le_bytes(*frame[at..].first_chunk().expect("a word"))) * 4;
+        // A queue of the kernel's may replace the one in its place.
+        let legacy = opcode == Opcode::ADD_QUEUE
+            && AddQueue::read_from_prefix(&frame)
+                .is_ok_and(|(add, _)| add.flags.contains(AddQueueFlags::MAP_LEGACY_KQ));
         match opcode {
             // Refused for its fence alone, it was executed.
-            Opcode::ADD_QUEUE | Opcode::REMOVE_QUEUE if !known => self.listens = self.driver.listening(),
+            Opcode::ADD_QUEUE | Opcode::REMOVE_QUEUE if !known || legacy => {
+                self.listens = self.driver.listening()
+            }
             Opcode::ADD_QUEUE if done => {
                 assert!(self.listens.insert(doorbell(0x48)), "a doorbell is added twice");
             }

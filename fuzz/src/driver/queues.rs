@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use belfry_abi::aql::AmdQueue;
 use belfry_abi::doorbell::{DoorbellIndex, DoorbellOffset};
 use belfry_abi::gpuvm::PTE_VALID;
-use belfry_abi::mes::{AddQueue, AddQueueFlags, Header, Opcode, QueueType, RemoveQueue};
+use belfry_abi::mes::{AddQueue, AddQueueFlags, Header, Opcode, QueueType, RemoveQueue, RemoveQueueFlags};
 use belfry_abi::mqd::{ComputeMqd, v9};
 use belfry_abi::pci::DOORBELL_BAR_SIZE;
 use belfry_abi::regs::{Register as _, gc};
@@ -174,13 +174,18 @@ impl Driver<'_> {
         all.filter(|offset| !kernel.contains(offset)).map(DoorbellOffset::bytes).collect()
     }
 
-    /// Removes the queue that listens to a doorbell, in bytes. Returns true if that was answered.
+    /// Removes the queue that listens to a doorbell, in bytes: a process's, or else one that a frame mapped as the
+    /// kernel's. Returns true if that was answered.
     pub fn remove_doorbell(&mut self, offset: u64) -> bool {
         if self.rig.choice.has_run_lists() {
             return self.remove_listed(offset);
         }
         let mut frame = Self::remove_frame(0);
         frame.doorbell_offset = DoorbellOffset::from_bytes(offset).index().unwrap_or_default();
+        if self.mes(&frame, Opcode::REMOVE_QUEUE) {
+            return true;
+        }
+        frame.flags = RemoveQueueFlags::UNMAP_LEGACY_QUEUE;
         self.mes(&frame, Opcode::REMOVE_QUEUE)
     }
 

@@ -146,7 +146,7 @@ impl Frames<'_> {
         if kind == RingKind::Mes && (!self.firmware.on_both_pipes || id != HqdId::MES) {
             return Err(GuestError::AddQueueKernel);
         }
-        if self.slots.is_on(0, id) {
+        if self.slots.has_place(0, id) {
             return Err(GuestError::AddQueuePlace);
         }
         let doorbell = frame.doorbell_offset;

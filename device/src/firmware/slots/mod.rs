@@ -92,6 +92,13 @@ impl Slots {
         self.queues.values().any(is_there)
     }
 
+    /// Returns true if the driver gave this hardware queue of a graphics core to be shared by its queues.
+    pub(super) fn has_place(&self, xcc: u8, id: HqdId) -> bool {
+        let is_there = |place: &Place| matches!(place, Place::Compute(_, place) | Place::Graphics(place) if *place == id);
+        let mut cores = self.hardware.iter().filter(|hardware| hardware.partition.has(xcc));
+        cores.any(|hardware| hardware.slots.iter().any(is_there))
+    }
+
     /// Takes over the resources that the driver gives a partition: VMIDs and hardware queues.
     pub(super) fn configure(
         &mut self,
