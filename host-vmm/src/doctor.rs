@@ -10,7 +10,7 @@ use belfry_guest::qemu::choose_accelerator;
 use belfry_image::artifacts::{cached_qemu, system_qemu};
 use belfry_image::fetch::{Distribution, KEYRING, find_mirror};
 use belfry_image::tools::{E2FSPROGS, PASST, system_mke2fs, system_passt};
-use belfry_image::{Cache, Part};
+use belfry_image::{Cache, Found, Part};
 
 use crate::exec;
 use crate::hosted::{self, Around};
@@ -121,7 +121,7 @@ pub fn examine(gpu: GpuConfig) -> Report {
     unmodified_programs(&mut report);
     let cache = cache(&mut report);
     let complete = cache.as_ref().is_some_and(|cache| {
-        ["kernel", "headers"].iter().all(|artifact| cache.manifest(artifact).is_some())
+        ["kernel", "headers"].iter().all(|artifact| cache.find(artifact).is_some())
             && (system_qemu().is_some() || cached_qemu(cache).is_some())
     });
     if let Some(cache) = &cache {
@@ -196,6 +196,9 @@ fn cache(report: &mut Report) -> Option<Cache> {
     match Cache::open() {
         Ok(cache) => {
             report.good("cache", cache.root().display().to_string());
+            for shared in cache.shared() {
+                report.good("shared cache", format!("{}, which is only read", shared.display()));
+            }
             match free_bytes(cache.root()) {
                 Some(free) if free < 2 << 30 => report.bad(
                     "disk space",
@@ -301,7 +304,7 @@ fn embedded(report: &mut Report) {
 fn disks(report: &mut Report, cache: &Cache) {
     match system_mke2fs() {
         Some(program) => report.good("mke2fs", format!("{}, for run --image and --root", program.display())),
-        None if cache.manifest(E2FSPROGS).is_some() => {
+        None if cache.find(E2FSPROGS).is_some() => {
             report.good("mke2fs", "in the cache, for run --image and --root");
         }
         None => {
@@ -315,7 +318,7 @@ fn disks(report: &mut Report, cache: &Cache) {
 fn network(report: &mut Report, cache: &Cache) {
     match system_passt() {
         Some(program) => report.good("passt", format!("{}, for --net user on /dev/kvm", program.display())),
-        None if cache.manifest(PASST).is_some() => {
+        None if cache.find(PASST).is_some() => {
             report.good("passt", "in the cache, for --net user on /dev/kvm");
         }
         None => {
@@ -350,8 +353,8 @@ fn artifacts(report: &mut Report, cache: &Cache) {
         }
     };
     for (subject, artifact) in [("kernel", "kernel"), ("kernel headers", "headers")] {
-        match cache.manifest(artifact) {
-            Some(manifest) => {
+        match cache.find(artifact) {
+            Some(Found { manifest, .. }) => {
                 let first = manifest.packages.first().map(|package| &package.version);
                 let version = manifest.facts.get("release").or(first).map_or("", String::as_str);
                 report.good(subject, format!("{version} in the cache"));

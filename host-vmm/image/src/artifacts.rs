@@ -103,8 +103,8 @@ pub fn kernel_headers(
     let release = kernel.release.as_str();
     let base = release.strip_suffix("-amd64").unwrap_or(release);
     // A cached tree of another release is of no use to this kernel.
-    let freshness = match cache.manifest("headers") {
-        Some(manifest) if manifest.facts.get("release").is_some_and(|have| have == release) => freshness,
+    let freshness = match cache.find("headers") {
+        Some(found) if found.manifest.facts.get("release").is_some_and(|have| have == release) => freshness,
         _ => Freshness::Update,
     };
     let choose = |apt: &Apt| {
@@ -211,8 +211,7 @@ pub fn qemu(cache: &Cache, freshness: Freshness, progress: &Progress) -> Result<
 /// The cached QEMU, when there is one, without fetching anything.
 #[must_use]
 pub fn cached_qemu(cache: &Cache) -> Option<Qemu> {
-    let manifest = cache.manifest("qemu")?;
-    let mut qemu = packaged_qemu(&cache.root().join(manifest.directory));
+    let mut qemu = packaged_qemu(&cache.find("qemu")?.path);
     qemu.version = qemu_version(&qemu)?;
     Some(qemu)
 }

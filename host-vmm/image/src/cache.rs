@@ -8,6 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+/// Cache that is read where `BELFRY_SHARED_CACHE` does not say otherwise, if it is there.
+const SHARED: &str = "/var/cache/belfry";
 /// Time after its last use from which an artifact is removed when another version of it is made.
 pub(crate) const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
@@ -57,10 +59,23 @@ pub struct Manifest {
     pub facts: std::collections::BTreeMap<String, String>,
 }
 
-/// The cache directory, `~/.cache/belfry` unless `BELFRY_CACHE` names another.
+/// An artifact that is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Directory of its files.
+    pub path: PathBuf,
+    /// Its record.
+    pub manifest: Manifest,
+}
+
+/// The cache directory, `~/.cache/belfry` unless `BELFRY_CACHE` names another, and caches that are only read.
+///
+/// What a shared cache has is not fetched again. Shared are the directories of `BELFRY_SHARED_CACHE`, which colons divide, or
+/// `/var/cache/belfry` if the variable is not set.
 #[derive(Debug, Clone)]
 pub struct Cache {
     root: PathBuf,
+    shared: Vec<PathBuf>,
 }
 
 /// An exclusive lock on one name of the cache, held until dropped.
@@ -70,11 +85,12 @@ pub struct CacheLock {
 }
 
 impl Cache {
-    /// Opens the cache, creating the directory when it is not there.
+    /// Opens the cache, creating the directory when it is not there, and the shared ones.
     ///
     /// # Errors
     ///
-    /// [`CacheError::NoDirectory`] when no variable names a directory, and as for [`Self::at`].
+    /// [`CacheError::NoDirectory`] when no variable names a directory, a shared directory that is named and is not there, and as
+    /// for [`Self::at`].
     pub fn open() -> Result<Self, CacheError> {
         let root = match std::env::var_os("BELFRY_CACHE").filter(|value| !value.is_empty()) {
             Some(path) => PathBuf::from(path),
@@ -85,10 +101,31 @@ impl Cache {
                 .ok_or(CacheError::NoDirectory)?
                 .join("belfry"),
         };
-        Self::at(root)
+        let cache = Self::at(root)?;
+        match std::env::var_os("BELFRY_SHARED_CACHE") {
+            Some(named) => {
+                let named = std::env::split_paths(&named).filter(|path| !path.as_os_str().is_empty());
+                named.into_iter().try_fold(cache, |cache, path| cache.with_shared(&path))
+            }
+            None if Path::new(SHARED).is_dir() => cache.with_shared(Path::new(SHARED)),
+            None => Ok(cache),
+        }
     }
 
-    /// Opens the cache at `root`, creating the directory when it is not there.
+    /// Reads a cache as well, after the ones that are there: nothing is written to it.
+    ///
+    /// # Errors
+    ///
+    /// A directory that is not there.
+    pub fn with_shared(mut self, path: &Path) -> Result<Self, CacheError> {
+        let path = fs::canonicalize(path).map_err(io_error("read the shared", path))?;
+        if path != self.root && !self.shared.contains(&path) {
+            self.shared.push(path);
+        }
+        Ok(self)
+    }
+
+    /// Opens the cache at `root` alone, creating the directory when it is not there.
     ///
     /// # Errors
     ///
@@ -97,13 +134,24 @@ impl Cache {
         let root = root.into();
         create_dir(&root)?;
         let root = fs::canonicalize(&root).map_err(io_error("resolve", &root))?;
-        Ok(Self { root })
+        Ok(Self { root, shared: Vec::new() })
     }
 
-    /// The directory everything is below.
+    /// The directory everything is below that is made or fetched.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// The directories that are only read, in the order in which they are asked.
+    #[must_use]
+    pub fn shared(&self) -> &[PathBuf] {
+        &self.shared
+    }
+
+    /// All directories, the one that is written to first.
+    pub(crate) fn roots(&self) -> impl Iterator<Item = &Path> {
+        std::iter::once(self.root.as_path()).chain(self.shared.iter().map(PathBuf::as_path))
     }
 
     /// Takes the lock `name`, calling `waiting` once when another process holds it.
@@ -134,12 +182,15 @@ impl Cache {
         Ok(CacheLock { _file: file })
     }
 
-    /// The manifest of `artifact`, when a complete one with its directory is in the cache.
+    /// Returns the complete artifact of this name: the cache's own, or the first of the shared ones.
     #[must_use]
-    pub fn manifest(&self, artifact: &str) -> Option<Manifest> {
-        let text = fs::read(self.manifest_path(artifact)).ok()?;
-        let manifest: Manifest = serde_json::from_slice(&text).ok()?;
-        (manifest.artifact == artifact && self.root.join(&manifest.directory).is_dir()).then_some(manifest)
+    pub fn find(&self, artifact: &str) -> Option<Found> {
+        self.roots().find_map(|root| find_below(root, artifact))
+    }
+
+    /// Returns the record of a complete artifact of the cache's own.
+    pub(crate) fn own(&self, artifact: &str) -> Option<Manifest> {
+        find_below(&self.root, artifact).map(|found| found.manifest)
     }
 
     /// Writes the manifest of an artifact whose directory is complete.
@@ -154,6 +205,14 @@ impl Cache {
     fn manifest_path(&self, artifact: &str) -> PathBuf {
         self.root.join(format!("{artifact}.json"))
     }
+}
+
+/// Returns the complete artifact of this name below the directory of a cache.
+fn find_below(root: &Path, artifact: &str) -> Option<Found> {
+    let text = fs::read(root.join(format!("{artifact}.json"))).ok()?;
+    let manifest: Manifest = serde_json::from_slice(&text).ok()?;
+    let path = root.join(&manifest.directory);
+    (manifest.artifact == artifact && path.is_dir()).then_some(Found { path, manifest })
 }
 
 /// Creates `path` and its parents.
@@ -179,15 +238,17 @@ pub(crate) fn mark_used(path: &Path) {
 /// Removes the files of `directory` whose names begin with `prefix`, unless they were in use lately: several versions of
 /// belfry may run side by side, each with its own.
 pub(crate) fn remove_unused(directory: &Path, prefix: &str) {
-    let old = |path: &Path| {
-        let modified = fs::metadata(path).and_then(|there| there.modified()).ok()?;
-        Some(modified.elapsed().ok()? > KEPT)
-    };
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-        if entry.file_name().to_string_lossy().starts_with(prefix) && old(&entry.path()) == Some(true) {
+        if entry.file_name().to_string_lossy().starts_with(prefix) && is_unused(&entry.path()) {
             let _ = fs::remove_file(entry.path());
         }
     }
+}
+
+/// Returns true if a file or directory has not changed, or been marked as used, for a week.
+pub(crate) fn is_unused(path: &Path) -> bool {
+    let changed = fs::symlink_metadata(path).and_then(|there| there.modified());
+    changed.is_ok_and(|changed| changed.elapsed().is_ok_and(|age| age > KEPT))
 }
 
 /// Makes the closure that names the action and the path of an I/O error.
@@ -226,13 +287,35 @@ mod tests {
     fn manifest_survives_and_needs_its_directory() {
         let directory = tempfile::tempdir().unwrap();
         let cache = Cache::at(directory.path()).unwrap();
-        assert_eq!(cache.manifest("qemu"), None);
+        assert_eq!(cache.own("qemu"), None);
         cache.commit(&manifest("qemu-1")).unwrap();
-        assert_eq!(cache.manifest("qemu"), None, "no directory yet");
+        assert_eq!(cache.own("qemu"), None, "no directory yet");
         fs::create_dir(cache.root().join("qemu-1")).unwrap();
-        assert_eq!(cache.manifest("qemu"), Some(manifest("qemu-1")));
+        assert_eq!(cache.own("qemu"), Some(manifest("qemu-1")));
         fs::write(cache.manifest_path("qemu"), b"{broken").unwrap();
-        assert_eq!(cache.manifest("qemu"), None, "a damaged record means: fetch again");
+        assert_eq!(cache.own("qemu"), None, "a damaged record means: fetch again");
+    }
+
+    #[test]
+    fn shared_cache_has_what_ones_own_lacks_and_is_not_written_to() {
+        let folders = ["own", "first", "second"].map(|_| tempfile::tempdir().unwrap());
+        let [own, first, second] = folders.each_ref().map(|folder| Cache::at(folder.path()).unwrap());
+        for (cache, artifact) in [(&first, "qemu"), (&second, "qemu"), (&second, "kernel")] {
+            let directory = format!("{artifact}-1");
+            fs::create_dir(cache.root().join(&directory)).unwrap();
+            cache.commit(&Manifest { artifact: artifact.into(), ..manifest(&directory) }).unwrap();
+        }
+        // A record without its directory is no artifact.
+        own.commit(&manifest("qemu-1")).unwrap();
+        let both = own.with_shared(first.root()).unwrap().with_shared(second.root()).unwrap();
+        assert_eq!(both.shared(), [first.root(), second.root()]);
+        assert_eq!(both.find("qemu").unwrap().path, first.root().join("qemu-1"));
+        assert_eq!(both.find("kernel").unwrap().path, second.root().join("kernel-1"));
+        assert_eq!((both.find("headers"), both.own("kernel")), (None, None));
+        fs::create_dir(both.root().join("qemu-1")).unwrap();
+        assert_eq!(both.find("qemu").unwrap().path, both.root().join("qemu-1"), "one's own comes first");
+        let error = both.with_shared(Path::new("/no/such/cache")).unwrap_err().to_string();
+        assert!(error.contains("/no/such/cache"), "{error}");
     }
 
     #[test]

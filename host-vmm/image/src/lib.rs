@@ -26,7 +26,7 @@ pub mod tools;
 
 pub use artifacts::{Kernel, KernelHeaders, Qemu, RustSources};
 pub use boot_record::BootRecord;
-pub use cache::{Cache, CacheError};
+pub use cache::{Cache, CacheError, Found};
 pub use fetch::FetchError;
 pub use freshness::Freshness;
 pub use guest::{GuestImage, InitramfsFile};

@@ -69,8 +69,8 @@ pub(super) fn obtain_planned<E: From<FetchError>>(
     progress: &Progress,
 ) -> Result<(PathBuf, Manifest), E> {
     let found = || {
-        let manifest = cache.manifest(plan.artifact).filter(|_| freshness == Freshness::Cached);
-        manifest.map(|found| (cache.root().join(&found.directory), found))
+        let found = cache.find(plan.artifact).filter(|_| freshness == Freshness::Cached);
+        found.map(|found| (found.path, found.manifest))
     };
     if let Some(found) = found() {
         return Ok(found);

@@ -3,9 +3,8 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
-use crate::cache::{Cache, CacheError, KEPT, Manifest, io_error};
+use crate::cache::{Cache, CacheError, Manifest, io_error, is_unused};
 
 /// Folders of the cache whose parts are made again at their next use, and marked by a use.
 const MADE: [&str; 4] = ["disks", "logs", "module", "programs"];
@@ -37,7 +36,7 @@ pub fn removable(cache: &Cache, fetched: bool) -> Result<Vec<Removable>, CacheEr
     let mut others = Vec::new();
     for path in entries(cache.root())? {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        match name.strip_suffix(".json").and_then(|artifact| cache.manifest(artifact)) {
+        match name.strip_suffix(".json").and_then(|artifact| cache.own(artifact)) {
             Some(manifest) => named.push((path, manifest)),
             None => others.push((path, name)),
         }
@@ -114,12 +113,6 @@ fn is_temporary(name: &str) -> bool {
     name.contains(".partial") || name.rsplit_once('.').is_some_and(|(_, end)| end.starts_with("tmp"))
 }
 
-/// Returns true if a file or directory has not changed for a week.
-fn is_unused(path: &Path) -> bool {
-    let changed = fs::symlink_metadata(path).and_then(|there| there.modified());
-    changed.is_ok_and(|changed| SystemTime::now().duration_since(changed).is_ok_and(|age| age > KEPT))
-}
-
 /// Returns the bytes that a file or a tree takes. A file that has two names in it counts twice.
 fn size(path: &Path) -> u64 {
     let Ok(there) = fs::symlink_metadata(path) else { return 0 };
@@ -129,7 +122,7 @@ fn size(path: &Path) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::{Duration, SystemTime};
 
     use super::*;
 
@@ -203,6 +196,6 @@ mod tests {
         let left: Vec<_> =
             left.iter().map(|path| path.file_name().unwrap().to_string_lossy().into_owned()).collect();
         assert_eq!(left, ["exec", "locks", "programs", "recipes"]);
-        assert_eq!(cache.manifest("qemu"), None);
+        assert_eq!(cache.own("qemu"), None);
     }
 }

@@ -107,6 +107,7 @@ pub(super) fn image(args: &ImageArgs) -> anyhow::Result<u8> {
         say!("packed    {}; use it with {}=DIR", directory.display(), packed::VARIABLE);
     }
     say!("cache     {}", cache.root().display());
+    cache.shared().iter().for_each(|shared| say!("shared    {}", shared.display()));
     say!("QEMU      {} ({})", qemu.version, qemu.program.display());
     say!("kernel    {}", image.kernel.release);
     for module in &image.modules {
@@ -114,7 +115,7 @@ pub(super) fn image(args: &ImageArgs) -> anyhow::Result<u8> {
     }
     say!("initramfs {} bytes", image.initramfs()?.len());
     for artifact in ["qemu", "kernel", "headers"] {
-        for package in cache.manifest(artifact).map(|manifest| manifest.packages).unwrap_or_default() {
+        for package in cache.find(artifact).map(|found| found.manifest.packages).unwrap_or_default() {
             say!("package   {artifact}: {} {} sha256:{}", package.name, package.version, package.sha256);
         }
     }

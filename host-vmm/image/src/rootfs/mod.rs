@@ -24,7 +24,7 @@ pub use own::{Wish, build};
 pub use recipe::{PROGRAMS_OF_ROCM, Recipe};
 pub use transfer::{TransferError, export, import};
 
-use super::cache::{Cache, Manifest, PackageRecord};
+use super::cache::{Cache, Found, PackageRecord};
 use super::fetch::{self, Apt, recipe_hash};
 use super::freshness::Freshness;
 use super::obtain::{Plan, obtain_planned};
@@ -111,8 +111,8 @@ fn obtain_recipe(
 /// The tree of `recipe` in the cache, without making anything.
 #[must_use]
 pub fn cached(cache: &Cache, recipe: &Recipe) -> Option<RootFs> {
-    let Manifest { directory, packages, .. } = cache.manifest(&artifact(recipe))?;
-    Some(RootFs { path: cache.root().join(directory), packages })
+    let Found { path, manifest } = cache.find(&artifact(recipe))?;
+    Some(RootFs { path, packages: manifest.packages })
 }
 
 /// The artifact's name holds the recipe, so that a changed one is never answered with the old one's tree.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::error::{RootFsError, io_error};
 use super::recipe::Recipe;
@@ -52,23 +52,19 @@ pub fn build(
 pub(super) fn keep(cache: &Cache, recipe: &Recipe) -> Result<(), RootFsError> {
     let directory = cache.root().join(DIRECTORY);
     create_dir(&directory).map_err(FetchError::from)?;
-    Ok(write_atomically(&place(cache, &recipe.name), recipe.own.as_bytes()).map_err(FetchError::from)?)
+    Ok(write_atomically(&place(cache.root(), &recipe.name), recipe.own.as_bytes())
+        .map_err(FetchError::from)?)
 }
 
 /// Reads a recipe that was kept under `name`, on this machine or on another.
 pub(super) fn parse(name: &str, text: &str) -> Result<Recipe, RootFsError> {
-    if is_name(name) {
-        return Recipe::parse(name, text);
-    }
-    let reason = "names are made of a to z, 0 to 9, and - and . between them".to_owned();
-    Err(RootFsError::Recipe { name: name.to_owned(), reason })
+    check_name(name)?;
+    Recipe::parse(name, text)
 }
 
 fn recipe(wish: &Wish<'_>) -> Result<Recipe, RootFsError> {
     let bad = |reason: &str| RootFsError::Recipe { name: wish.name.to_owned(), reason: reason.to_owned() };
-    if !is_name(wish.name) {
-        return Err(bad("names are made of a to z, 0 to 9, and - and . between them"));
-    }
+    check_name(wish.name)?;
     if Recipe::named(wish.name).is_ok() {
         return Err(bad("a root file system of this name is built in"));
     }
@@ -111,15 +107,15 @@ fn recipe(wish: &Wish<'_>) -> Result<Recipe, RootFsError> {
 pub(super) fn find(cache: &Cache, name: &str) -> Result<Recipe, RootFsError> {
     match Recipe::named(name) {
         Err(RootFsError::Unknown { name, known }) if is_name(&name) => {
-            let path = place(cache, &name);
-            match fs::read_to_string(&path) {
-                Ok(text) => Recipe::parse(&name, &text),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    let known = std::iter::once(known).chain(names(cache)?).collect::<Vec<_>>().join(", ");
-                    Err(RootFsError::Unknown { name, known })
+            for path in cache.roots().map(|root| place(root, &name)) {
+                match fs::read_to_string(&path) {
+                    Ok(text) => return Recipe::parse(&name, &text),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    Err(error) => return Err(io_error("read", &path)(error)),
                 }
-                Err(error) => Err(io_error("read", &path)(error)),
             }
+            let known = std::iter::once(known).chain(names(cache)?).collect::<Vec<_>>().join(", ");
+            Err(RootFsError::Unknown { name, known })
         }
         found => found,
     }
@@ -127,23 +123,34 @@ pub(super) fn find(cache: &Cache, name: &str) -> Result<Recipe, RootFsError> {
 
 /// Names of all recipes of the cache.
 pub(super) fn names(cache: &Cache) -> Result<Vec<String>, RootFsError> {
-    let directory = cache.root().join(DIRECTORY);
-    let entries = match fs::read_dir(&directory) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(io_error("read", &directory)(error)),
-    };
     let name = |entry: fs::DirEntry| {
         let name = entry.file_name().into_string().ok()?;
         name.strip_suffix(".toml").map(str::to_owned).filter(|name| is_name(name))
     };
-    let mut names: Vec<String> = entries.filter_map(|entry| name(entry.ok()?)).collect();
+    let mut names = Vec::new();
+    for directory in cache.roots().map(|root| root.join(DIRECTORY)) {
+        match fs::read_dir(&directory) {
+            Ok(entries) => names.extend(entries.filter_map(|entry| name(entry.ok()?))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(io_error("read", &directory)(error)),
+        }
+    }
     names.sort();
+    names.dedup();
     Ok(names)
 }
 
-fn place(cache: &Cache, name: &str) -> PathBuf {
-    cache.root().join(DIRECTORY).join(format!("{name}.toml"))
+/// Returns the file of a recipe below the directory of a cache.
+fn place(root: &Path, name: &str) -> PathBuf {
+    root.join(DIRECTORY).join(format!("{name}.toml"))
+}
+
+fn check_name(name: &str) -> Result<(), RootFsError> {
+    if is_name(name) {
+        return Ok(());
+    }
+    let reason = "names are made of a to z, 0 to 9, and - and . between them".to_owned();
+    Err(RootFsError::Recipe { name: name.to_owned(), reason })
 }
 
 /// Such a name is a file's name, and no option's.
@@ -205,7 +212,7 @@ mod tests {
         assert!(names(&cache).unwrap().is_empty());
         create_dir(&cache.root().join(DIRECTORY)).unwrap();
         let made = recipe(&Wish { list: "less", ..WISH }).unwrap();
-        write_atomically(&place(&cache, "mine"), made.own.as_bytes()).unwrap();
+        write_atomically(&place(cache.root(), "mine"), made.own.as_bytes()).unwrap();
         fs::write(cache.root().join(DIRECTORY).join("..toml"), "").unwrap();
         assert_eq!(names(&cache).unwrap(), ["mine"]);
         assert_eq!(find(&cache, "mine").unwrap().packages, made.packages);
@@ -214,7 +221,13 @@ mod tests {
         assert!(unknown.contains("ubuntu-lts, mine"), "{unknown}");
         let unknown = find(&cache, "../recipes/mine").unwrap_err().to_string();
         assert!(unknown.contains("no root file system is called"), "{unknown}");
-        fs::write(place(&cache, "mine"), "packages = 3").unwrap();
+        let other = tempfile::tempdir().unwrap();
+        let other = Cache::at(other.path()).unwrap().with_shared(cache.root()).unwrap();
+        assert_eq!(
+            (names(&other).unwrap(), find(&other, "mine").unwrap().packages),
+            (vec!["mine".to_owned()], made.packages)
+        );
+        fs::write(place(cache.root(), "mine"), "packages = 3").unwrap();
         assert!(find(&cache, "mine").unwrap_err().to_string().contains("mine"));
     }
 }

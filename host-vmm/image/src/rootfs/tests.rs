@@ -1,6 +1,7 @@
 //! Trees of packages made here: no network, but dpkg-deb.
 
 use super::*;
+use crate::cache::Manifest;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::process::Command;

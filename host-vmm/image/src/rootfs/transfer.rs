@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::error::RootFsError;
 use super::recipe::Recipe;
 use super::{RootFs, artifact, cached, own};
-use crate::cache::{Cache, CacheError, Manifest, io_error};
+use crate::cache::{Cache, CacheError, Found, Manifest, io_error};
 use crate::fetch::FetchError;
 use crate::obtain::publish;
 
@@ -88,8 +88,9 @@ struct Label {
 /// [`TransferError::NotMade`], and errors of the file or of `tar`. An earlier file of that path then stays as it was.
 pub fn export(cache: &Cache, name: &str, to: &Path) -> Result<(), TransferError> {
     let recipe = own::find(cache, name)?;
-    let manifest = cache.manifest(&artifact(&recipe));
-    let manifest = manifest.ok_or_else(|| TransferError::NotMade { name: name.to_owned() })?;
+    let found = cache.find(&artifact(&recipe));
+    let Found { path: tree, manifest } =
+        found.ok_or_else(|| TransferError::NotMade { name: name.to_owned() })?;
     let is_built_in = Recipe::named(name).is_ok();
     let directory = manifest.directory.clone();
     let text = if is_built_in { String::new() } else { recipe.own };
@@ -108,7 +109,13 @@ pub fn export(cache: &Cache, name: &str, to: &Path) -> Result<(), TransferError>
         "--owner=root:0",
         "--group=root:0",
     ]);
-    tar.arg("-C").arg(scratch.path()).arg(LABEL).arg("-C").arg(cache.root()).arg("--").arg(&directory);
+    tar.arg("-C")
+        .arg(scratch.path())
+        .arg(LABEL)
+        .arg("-C")
+        .arg(tree.parent().unwrap_or(cache.root()))
+        .arg("--")
+        .arg(&directory);
     tar.stdout(file.as_file().try_clone().map_err(io_error("write", to))?);
     run(tar, "write", to)?;
     file.persist(to).map_err(|error| io_error("write", to)(error.error))?;
@@ -288,7 +295,7 @@ mod tests {
         let (folder, cache) = with_tree();
         let recipe = own::parse("mine", LIST).unwrap();
         let other = Cache::at(folder.path().join("other")).unwrap();
-        let good = cache.manifest(&artifact(&recipe)).unwrap();
+        let good = cache.own(&artifact(&recipe)).unwrap();
         let climbing = format!("{}-../../there", good.artifact);
         for (name, manifest) in [
             ("mine", Manifest { directory: climbing, ..good.clone() }),

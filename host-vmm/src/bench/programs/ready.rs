@@ -96,8 +96,8 @@ impl Kitchen<'_> {
     fn version(&self, program: &Program, image: &str) -> Option<String> {
         let package = program.version.as_deref()?;
         if program.package.as_deref() == Some(package) {
-            let manifest = self.cache.manifest(package)?;
-            return manifest.packages.first().map(|found| format!("{package} {}", found.version));
+            let found = self.cache.find(package)?;
+            return found.manifest.packages.first().map(|found| format!("{package} {}", found.version));
         }
         let tree = rootfs::obtain(self.cache, image, Freshness::Cached, self.progress).ok()?;
         let found = tree.packages.iter().find(|found| found.name == package)?;
