@@ -31,7 +31,8 @@ pub(crate) struct Options {
     /// Build everything from nothing and make them a second time; fail if any byte differs.
     #[arg(long)]
     again: bool,
-    /// Install each in a folder of its own, and run what was installed with programs `cargo` and `rustc` that only complain.
+    /// Install each in a folder of its own and in a root file system without Rust, and run what was installed; try the recipes of
+    /// docs/ci.md. Makes the root file system `rocm` if it is not there.
     #[arg(long)]
     r#try: bool,
 }
@@ -75,7 +76,8 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
         say!("again: the same bytes");
     }
     if options.r#try {
-        trial::all(&into, &made, &stage.version)?;
+        let rocm = oci::tree(&stage.belfry, "rocm")?;
+        trial::all(root, &into, &made, &rocm, &stage.version)?;
     }
     Ok(())
 }

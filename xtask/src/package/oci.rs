@@ -1,6 +1,7 @@
 //! The images that podman and docker load: the binary alone, as it needs no library, or over a root file system.
 //!
-//! Layout: OCI image specification 1.1, an archive of an image layout with gzip layers.
+//! Layout: OCI image specification 1.1, an archive of an image layout with gzip layers. Beside it is the list by which docker before
+//! version 25 loads an image, which names the same blobs.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Write};
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::stage::Stage;
-use super::tarball::archive_into;
+use super::tarball::{archive_into, archive_of_modes};
 use super::{hex, sha256};
 
 /// The root file system below the binary: its name and its tree.
@@ -33,34 +34,42 @@ pub(super) fn write(stage: &Stage, base: Option<&Base<'_>>, into: &Path) -> Resu
     let scratch = tempfile::tempdir_in(into)?;
     let root = scratch.path().join("root");
     stage.unpack(&root, "usr")?;
-    // Programs that are run in the image write there.
-    fs::create_dir_all(root.join("tmp"))?;
+    // Programs that are run in the image write there, whoever they are.
+    let open = scratch.path().join("open");
+    fs::create_dir_all(open.join("tmp"))?;
     let image = scratch.path().join("image");
     let blobs = image.join("blobs/sha256");
     fs::create_dir_all(&blobs)?;
     let mut layers = Vec::new();
     for tree in base.map(|base| base.tree).into_iter().chain([root.as_path()]) {
-        layers.push(layer(tree, stage.time, &blobs)?);
+        layers.push(layer(&blobs, |file| archive_into(file, tree, ".", stage.time))?);
     }
+    layers.push(layer(&blobs, |file| archive_of_modes(file, &open, "tmp", (stage.time, "1777")))?);
     let blob = |kind: &str, content: &[u8]| -> Result<Value> {
         let hash = sha256(content);
         fs::write(blobs.join(&hash), content)?;
         Ok(json!({ "mediaType": kind, "digest": format!("sha256:{hash}"), "size": content.len() }))
     };
     let created = timestamp(stage.time)?;
-    let path = if base.is_some() {
-        "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    let (path, start) = if base.is_some() {
+        ("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "Cmd")
     } else {
-        "/usr/bin"
+        ("/usr/bin", "Entrypoint")
     };
     let step = json!({ "created": created, "created_by": "cargo xtask package" });
     let config = json!({
         "created": created, "architecture": "amd64", "os": "linux",
-        "config": { "Entrypoint": ["/usr/bin/belfry"], "Env": [format!("PATH={path}"), "HOME=/tmp"] },
+        "config": { start: ["/usr/bin/belfry"], "Env": [format!("PATH={path}"), "HOME=/tmp"] },
         "rootfs": { "type": "layers", "diff_ids": layers.iter().map(|layer| &layer.diff).collect::<Vec<_>>() },
         "history": vec![step; layers.len()],
     });
     let config = blob("application/vnd.oci.image.config.v1+json", config.to_string().as_bytes())?;
+    let file = |descriptor: &Value| {
+        let digest = descriptor["digest"].as_str().and_then(|digest| digest.strip_prefix("sha256:"));
+        digest.map(|hash| format!("blobs/sha256/{hash}"))
+    };
+    let files: Vec<_> = layers.iter().map(|layer| file(&layer.descriptor)).collect();
+    let older = |name: &str| json!([{ "Config": file(&config), "RepoTags": [name], "Layers": files }]);
     let manifest = json!({
         "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
         "config": config, "layers": layers.iter().map(|layer| &layer.descriptor).collect::<Vec<_>>(),
@@ -71,16 +80,17 @@ pub(super) fn write(stage: &Stage, base: Option<&Base<'_>>, into: &Path) -> Resu
     manifest["annotations"] = json!({ "org.opencontainers.image.ref.name": name });
     let index = json!({ "schemaVersion": 2, "manifests": [manifest] });
     fs::write(image.join("index.json"), index.to_string())?;
+    fs::write(image.join("manifest.json"), older(&name).to_string())?;
     fs::write(image.join("oci-layout"), json!({ "imageLayoutVersion": "1.0.0" }).to_string())?;
     let path = into.join(format!("belfry-{}{suffix}-oci.tar", stage.version));
     archive_into(&path, &image, ".", stage.time)?;
     Ok(path)
 }
 
-/// Packs a tree into the blobs. A root file system is too large to be held in memory.
-fn layer(tree: &Path, time: u64, blobs: &Path) -> Result<Layer> {
+/// Packs the archive that `write` writes into the blobs. A root file system is too large to be held in memory.
+fn layer(blobs: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<Layer> {
     let archive = tempfile::NamedTempFile::new_in(blobs)?;
-    archive_into(archive.path(), tree, ".", time)?;
+    write(archive.path())?;
     let packed = tempfile::NamedTempFile::new_in(blobs)?;
     let writer = Hashing::new(BufWriter::new(packed.as_file()));
     let mut packing = GzBuilder::new().mtime(0).write(writer, Compression::new(6));

@@ -27,8 +27,18 @@ pub(super) fn archive(directory: &Path, name: &str, time: u64) -> Result<Vec<u8>
     fs::read(scratch.path()).context("reading an archive")
 }
 
-/// Writes such an archive into a file.
+/// Writes such an archive into a file. All may read what it has, and nobody but its owner may write.
 pub(super) fn archive_into(file: &Path, directory: &Path, name: &str, time: u64) -> Result<()> {
+    archive_of_modes(file, directory, name, (time, "u=rwX,go=rX"))
+}
+
+/// Writes such an archive into a file, with the time and the modes of everything in it.
+pub(super) fn archive_of_modes(
+    file: &Path,
+    directory: &Path,
+    name: &str,
+    (time, modes): (u64, &str),
+) -> Result<()> {
     let mut tar = Command::new("tar");
     tar.args([
         "--create",
@@ -38,7 +48,7 @@ pub(super) fn archive_into(file: &Path, directory: &Path, name: &str, time: u64)
         "--group=root:0",
         "--numeric-owner",
     ]);
-    tar.args(["--mode=u=rwX,go=rX".to_owned(), format!("--mtime=@{time}")]);
+    tar.args([format!("--mode={modes}"), format!("--mtime=@{time}")]);
     tar.arg("--directory").arg(directory).arg("--file").arg(file).arg(name);
     tool(&mut tar).with_context(|| format!("writing {}", file.display()))
 }

@@ -1,7 +1,11 @@
-//! Each package installed in a folder of its own, and used where no Rust is.
+//! Each package installed and used where no Rust is: in a folder of its own, and in a root file system with ROCm.
+
+mod containers;
+mod recipes;
+mod root;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -9,9 +13,14 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::Artefact;
 use super::stage::tool;
+use root::Root;
 
-/// Installs each of `made`, and runs a kernel with what was installed.
-pub(super) fn all(folder: &Path, made: &[Artefact], version: &str) -> Result<()> {
+/// Chip that `rocminfo` names.
+const CHIP: &str = "gfx1100";
+
+/// Installs each of `made`, and runs a kernel and ROCm's own programs with what was installed. `rocm` is a tree with ROCm and without
+/// Rust.
+pub(super) fn all(tree: &Path, folder: &Path, made: &[Artefact], rocm: &Path, version: &str) -> Result<()> {
     for Artefact { name, .. } in made {
         let path = folder.join(name);
         let scratch = tempfile::tempdir()?;
@@ -25,7 +34,11 @@ pub(super) fn all(folder: &Path, made: &[Artefact], version: &str) -> Result<()>
                 scratch.path().join("usr/bin/belfry")
             }
             name if name.ends_with(".whl") => wheel(&path, scratch.path())?,
-            name if name.ends_with("-oci.tar") => image(&path, scratch.path())?,
+            name if name.ends_with("-oci.tar") => {
+                let image = image(&path, scratch.path())?;
+                load(&path, name, version)?;
+                image
+            }
             name if name.starts_with("belfry-amdgpu-dkms") => {
                 let fields = Command::new("dpkg-deb").arg("--info").arg(&path).output()?;
                 let text = String::from_utf8_lossy(&fields.stdout);
@@ -37,10 +50,62 @@ pub(super) fn all(folder: &Path, made: &[Artefact], version: &str) -> Result<()>
         };
         works(&belfry, scratch.path(), version).with_context(|| format!("{name} does not work"))?;
         say!("{name}: installed, and its GPU added two vectors");
+        if let Some(install) = in_a_root(name) {
+            let root = Root::of(rocm)?;
+            install(&path, &root)?;
+            let said = root.run("/", &["belfry", "exec", "--chip", CHIP, "--", "rocminfo"])?;
+            ensure!(said.contains(CHIP), "{name}: rocminfo in a root file system says {said}");
+            say!("{name}: in a root file system with ROCm and without Rust, rocminfo lists {CHIP}");
+            if name.ends_with(".deb") {
+                recipes::services(tree, &root)?;
+            }
+        }
+        if name.ends_with(".tar.gz") {
+            recipes::ctest(&belfry, scratch.path()).context("CTest's launcher")?;
+            recipes::cargo(&belfry, scratch.path()).context("cargo's runner")?;
+        }
         if name.ends_with(".whl") {
             plugin(&belfry, scratch.path()).with_context(|| format!("the plugin of pytest in {name}"))?;
             say!("{name}: pytest --belfry found the GPU, and reported what it did");
         }
+    }
+    Ok(())
+}
+
+/// Returns the way to install a package in a root file system, if it is one that is installed there.
+fn in_a_root(name: &str) -> Option<fn(&Path, &Root) -> Result<()>> {
+    let debian =
+        |path: &Path, root: &Root| tool(Command::new("dpkg-deb").arg("-x").arg(path).arg(root.path()));
+    let tarball = |path: &Path, root: &Root| {
+        let mut tar = Command::new("tar");
+        tar.arg("-xzf").arg(path).arg("--strip-components=1").arg("-C");
+        tool(tar.arg(root.folder("usr/local")?))
+    };
+    let python = |path: &Path, root: &Root| {
+        let program = wheel(path, &root.folder("opt/python")?)?;
+        let inside = Path::new("/").join(program.strip_prefix(root.path())?);
+        symlink(inside, root.folder("usr/local/bin")?.join("belfry")).context("a link in /usr/local/bin")
+    };
+    match name {
+        name if name.ends_with(".tar.gz") => Some(tarball),
+        name if name.starts_with("belfry_") => Some(debian),
+        name if name.ends_with(".whl") => Some(python),
+        _ => None,
+    }
+}
+
+/// Has podman load an image, and run a program in it: rocminfo if the image has ROCm.
+fn load(path: &Path, name: &str, version: &str) -> Result<()> {
+    let base = name.strip_prefix(&format!("belfry-{version}")).and_then(|rest| rest.strip_suffix("-oci.tar"));
+    let base = base.context("an image of another version")?;
+    let (program, expected): (&[&str], _) = match base {
+        "" => (&["run", "--mode", "hosted", "--", "vector-add"], "floats verified"),
+        _ => (&["belfry", "exec", "--", "rocminfo"], CHIP),
+    };
+    if containers::podman(path, &format!("belfry:{version}{base}"), program, expected)? {
+        say!("{name}: loaded by podman, and {} ran in a container of it", program.last().unwrap_or(&""));
+    } else {
+        say!("{name}: not loaded by an engine, as there is no podman");
     }
     Ok(())
 }

@@ -1,0 +1,41 @@
+//! The images, loaded and run by a container engine.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+
+/// Loads an image into podman, in a store of its own, and runs `program` in a container of it. Returns false if there is no podman.
+pub(super) fn podman(image: &Path, name: &str, program: &[&str], expected: &str) -> Result<bool> {
+    if Command::new("podman").arg("--version").output().is_err() {
+        return Ok(false);
+    }
+    let store = tempfile::Builder::new()
+        .prefix("podman-")
+        .tempdir_in(image.parent().context("an image in no folder")?)?;
+    let run = |arguments: &[&str]| -> Result<String> {
+        let mut command = Command::new("podman");
+        command.arg("--root").arg(store.path().join("root")).arg("--runroot").arg(store.path().join("run"));
+        // A store without overlays needs no right, and no kernel that has them.
+        let output =
+            command.args(["--storage-driver", "vfs"]).args(arguments).output().context("starting podman")?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        ensure!(
+            output.status.success(),
+            "podman {}: {text}{}",
+            arguments.join(" "),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(text)
+    };
+    let tried = (|| {
+        run(&["load", "--quiet", "--input", &image.to_string_lossy()])?;
+        let said =
+            run(&[&["run", "--rm", "--network=none", &format!("localhost/{name}")][..], program].concat())?;
+        ensure!(said.contains(expected), "{program:?} in {name} says {said:?}");
+        Ok(true)
+    })();
+    // Files of other users are removed by podman alone.
+    let _ = run(&["rmi", "--all", "--force"]);
+    tried
+}
