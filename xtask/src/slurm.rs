@@ -1,9 +1,10 @@
 //! `cargo xtask slurm`: a Slurm cluster of three nodes on this machine, whose GPUs are Belfry's.
 //!
 //! Each node is a `slurmd` under `belfry exec`, so that Slurm finds the node's GPUs by itself (`AutoDetect=rsmi`). Jobs are bound to
-//! their GPUs, a matrix runs by `--engine slurm` while a node dies, and nothing is left afterwards. The cluster has a folder, ports and
-//! a key of its own; another Slurm on this machine is not touched.
+//! their GPUs, a matrix runs by `--engine slurm` while a node dies, the accounting has each job's GPUs, and nothing is left
+//! afterwards. The cluster has a folder, ports and a key of its own; another Slurm on this machine is not touched.
 
+mod accounting;
 mod cluster;
 
 use std::path::{Path, PathBuf};
@@ -40,6 +41,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     say!("{}", cluster.output("sinfo", &["-N", "-o", "%N %T %G"])?);
     bound_jobs(&cluster, &belfry)?;
     matrix(root, &mut cluster, &belfry)?;
+    accounting::check(&mut cluster)?;
     cluster.stop()
 }
 
@@ -83,10 +85,11 @@ fn matrix(root: &Path, cluster: &mut Cluster, belfry: &Path) -> Result<()> {
     command.arg("matrix").arg(root.join("tests/matrix.toml")).args(["--engine", "slurm", "--json"]);
     command.arg("--sbatch=--gres=gpu:1").arg("--out").arg(&results).stdout(Stdio::piped());
     let mut running = command.spawn().context("starting belfry matrix")?;
-    while ended(&results) < RESULTS_BEFORE {
+    // The node dies with a job on it.
+    while ended(&results) < RESULTS_BEFORE || !cluster.is_busy(VICTIM)? {
         ensure!(running.try_wait()?.is_none(), "belfry matrix ended with {} results", ended(&results));
         ensure!(started.elapsed() < Duration::from_secs(300), "there is no result after 5 minutes");
-        thread::sleep(Duration::from_millis(100));
+        thread::sleep(Duration::from_millis(20));
     }
     let killed = cluster.kill(VICTIM)?;
     say!("matrix: {VICTIM} killed after {} results, with its {killed} processes", ended(&results));

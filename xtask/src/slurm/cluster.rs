@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
+use super::accounting;
+
 /// A node, and the GPUs that it has.
 pub(super) struct Node {
     pub(super) name: &'static str,
@@ -38,6 +40,8 @@ const PLUGIN: &str = "x86_64-linux-gnu/slurm-wlm/gpu_rsmi.so";
 const RSMI: [&str; 2] = ["/usr/lib/librocm_smi64.so.1", "/usr/lib/x86_64-linux-gnu/librocm_smi64.so.1"];
 /// Variable that marks the processes of a cluster, and of a node.
 const MARK: &str = "BELFRY_XTASK_SLURM";
+/// Name of the cluster.
+pub(super) const NAME: &str = "belfry";
 /// Ports of the controller and, after it, of the nodes.
 const PORT: u16 = 16817;
 /// Time that daemons may take to be there.
@@ -47,6 +51,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) fn requirements() -> Result<()> {
     let mut missing: BTreeSet<&str> =
         PROGRAMS.iter().filter(|(program, _)| find(program).is_none()).map(|(_, package)| *package).collect();
+    missing.extend(accounting::missing());
     if !Path::new("/usr/lib").join(PLUGIN).exists() {
         missing.insert("slurm-wlm-rsmi-plugin");
     }
@@ -70,7 +75,8 @@ fn rsmi() -> Option<&'static Path> {
     RSMI.iter().map(Path::new).find(|library| library.exists())
 }
 
-fn find(program: &str) -> Option<PathBuf> {
+/// Returns the file of a program, which may be one for administrators.
+pub(super) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
     places.map(|place| place.join(program)).find(|file| file.is_file())
@@ -102,6 +108,7 @@ impl Cluster {
         }
         cluster.keep("munged", munged)?;
         cluster.wait("munged's socket", |_| Ok(munge.join("socket").exists()))?;
+        accounting::start(&mut cluster)?;
         let mut controller = cluster.daemon("slurmctld")?;
         controller.arg("-D");
         cluster.keep("slurmctld", controller)?;
@@ -141,7 +148,7 @@ impl Cluster {
         let host = host.trim().split('.').next().unwrap_or("localhost");
         let at = folder.display();
         let mut text = format!(
-            "ClusterName=belfry\n\
+            "ClusterName={NAME}\n\
              SlurmctldHost={host}(127.0.0.1)\n\
              SlurmctldPort={PORT}\n\
              AuthType=auth/munge\n\
@@ -166,6 +173,7 @@ impl Cluster {
              SlurmdParameters=config_overrides\n\
              PartitionName=gpu Nodes=ALL Default=YES State=UP\n"
         );
+        text += &accounting::configuration(folder);
         for (port, node) in (PORT + 1..).zip(&NODES) {
             text += &format!(
                 "NodeName={} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=2 RealMemory=4000 Gres=gpu:{}\n",
@@ -193,12 +201,12 @@ impl Cluster {
         self.environment(Command::new(program))
     }
 
-    fn daemon(&self, program: &str) -> Result<Command> {
+    pub(super) fn daemon(&self, program: &str) -> Result<Command> {
         Ok(self.environment(Command::new(find(program).with_context(|| program.to_owned())?)))
     }
 
     /// Starts a daemon with a log of its own.
-    fn keep(&mut self, name: &str, mut command: Command) -> Result<()> {
+    pub(super) fn keep(&mut self, name: &str, mut command: Command) -> Result<()> {
         let log = fs::File::create(self.log(name))?;
         command.stdout(log.try_clone()?).stderr(log);
         let child = command.spawn().with_context(|| format!("starting {name}"))?;
@@ -211,7 +219,7 @@ impl Cluster {
     }
 
     /// Waits until something is there. A daemon that ends before fails it, with its last words.
-    fn wait(&mut self, what: &str, is_there: impl Fn(&Self) -> Result<bool>) -> Result<()> {
+    pub(super) fn wait(&mut self, what: &str, is_there: impl Fn(&Self) -> Result<bool>) -> Result<()> {
         let started = Instant::now();
         while !is_there(self)? {
             for (name, child) in &mut self.daemons {
@@ -237,6 +245,11 @@ impl Cluster {
         let errors = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{program} {}: {}\n{errors}", arguments.join(" "), output.status);
         Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
+    }
+
+    /// Returns true if a node has a job: processes beside its daemon.
+    pub(super) fn is_busy(&self, name: &str) -> Result<bool> {
+        Ok(processes(&self.mark(name))?.len() > 1)
     }
 
     /// Kills a node as a loss of power would: its daemon and its jobs at once. Returns the number of processes.
