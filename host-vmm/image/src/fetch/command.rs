@@ -52,11 +52,12 @@ pub(crate) fn run_command(
     if status.success() {
         return Ok(String::from_utf8_lossy(&stdout).into_owned());
     }
-    Err(FetchError::Command {
-        command: format!("{program} {verb}"),
-        status: status.to_string(),
-        stderr: reason(&String::from_utf8_lossy(&stdout), &String::from_utf8_lossy(&stderr)),
-    })
+    let command = format!("{program} {verb}");
+    let stderr = reason(&String::from_utf8_lossy(&stdout), &String::from_utf8_lossy(&stderr));
+    if stderr.contains("No space left on device") {
+        return Err(FetchError::DiskFull { command });
+    }
+    Err(FetchError::Command { command, status: status.to_string(), stderr })
 }
 
 /// The end of a child's output on stderr, and before it the packages that keep others out: apt writes those to stdout.
@@ -88,6 +89,16 @@ fn read_in_background(mut stream: impl io::Read + Send + 'static) -> std::thread
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn full_disk_is_named_with_its_remedy_and_not_blamed_on_the_network() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo 'E: Write error - write (28: No space left on device)' >&2; exit 100"]);
+        let error = run_command(command, "apt-get", "update", &mut || ()).unwrap_err();
+        assert!(matches!(error, FetchError::DiskFull { .. }), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("apt-get update") && text.contains("BELFRY_CACHE"), "{text}");
+    }
 
     #[test]
     fn reason_has_the_packages_that_apt_names_on_stdout() {

@@ -62,6 +62,15 @@ pub enum FetchError {
         /// The last lines it wrote to stderr.
         stderr: String,
     },
+    /// The disk of the cache has no room for the packages, or for their files.
+    #[error(
+        "{command}: no space is left on the disk of the cache; free some (`belfry image prune --list` shows what can go), or set \
+         BELFRY_CACHE to a directory on another disk"
+    )]
+    DiskFull {
+        /// The command's name and verb.
+        command: String,
+    },
     /// A package does not exist in the release, or not in the version asked for.
     #[error("package {0} is not in the Debian archive")]
     NoPackage(String),

@@ -204,7 +204,7 @@ fn fill(
     command.arg(image).arg(format!("{}K", size >> 10)).env("LC_ALL", "C");
     match run_command(command, "mke2fs", "-d", watch) {
         Ok(_) => Ok(()),
-        Err(FetchError::Command { stderr, .. }) if stderr.contains("No space left") => {
+        Err(FetchError::DiskFull { .. }) => {
             Err(RootFsError::DiskFull { path: image.to_owned(), needed: survey.bytes >> 20 })
         }
         Err(FetchError::Command { status, stderr, .. }) => {
