@@ -5,6 +5,10 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
+/// Options of a container that needs little of the machine: no network, no groups of processes, limits that any user may set.
+const RUN: [&str; 5] =
+    ["--rm", "--network=none", "--cgroups=disabled", "--ulimit=nofile=1024:1024", "--ulimit=nproc=4096:4096"];
+
 /// Loads an image into podman, in a store of its own, and runs `program` in a container of it. Returns false if there is no podman.
 pub(super) fn podman(image: &Path, name: &str, program: &[&str], expected: &str) -> Result<bool> {
     if Command::new("podman").arg("--version").output().is_err() {
@@ -16,9 +20,7 @@ pub(super) fn podman(image: &Path, name: &str, program: &[&str], expected: &str)
     let run = |arguments: &[&str]| -> Result<String> {
         let mut command = Command::new("podman");
         command.arg("--root").arg(store.path().join("root")).arg("--runroot").arg(store.path().join("run"));
-        // A store without overlays needs no right, and no kernel that has them.
-        let output =
-            command.args(["--storage-driver", "vfs"]).args(arguments).output().context("starting podman")?;
+        let output = command.args(arguments).output().context("starting podman")?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         ensure!(
             output.status.success(),
@@ -30,8 +32,8 @@ pub(super) fn podman(image: &Path, name: &str, program: &[&str], expected: &str)
     };
     let tried = (|| {
         run(&["load", "--quiet", "--input", &image.to_string_lossy()])?;
-        let said =
-            run(&[&["run", "--rm", "--network=none", &format!("localhost/{name}")][..], program].concat())?;
+        let name = format!("localhost/{name}");
+        let said = run(&[&["run"], &RUN[..], &[&name], program].concat())?;
         ensure!(said.contains(expected), "{program:?} in {name} says {said:?}");
         Ok(true)
     })();
