@@ -92,14 +92,23 @@ impl<O: Os> Table<O> {
         true
     }
 
+    /// Takes back and sets the events of all slots that the GPU wrote. Returns whether there was one.
     fn scan(&mut self) -> bool {
         let mut any = false;
         let mut next = 0;
-        while let Some((&id, _)) = self.events.range(next..KFD_SIGNAL_EVENT_LIMIT).next() {
+        while let Some(id) = self.written_from(next) {
             any |= self.take_slot(id);
             next = id + 1;
         }
         any
+    }
+
+    /// Returns the first event from this one on whose slot the GPU wrote. A program may have thousands of events, and an interrupt
+    /// whose slot was taken already looks at all of them: this loop only reads.
+    fn written_from(&self, next: u32) -> Option<u32> {
+        let pages = self.page.as_ref()?.pages();
+        let mut ids = self.events.range(next..KFD_SIGNAL_EVENT_LIMIT).map(|(&id, _)| id);
+        ids.find(|&id| quad(pages, id as usize * 8).load(Ordering::Acquire) != UNSIGNALED_EVENT_SLOT)
     }
 
     fn free_id(&self, range: core::ops::Range<u32>) -> Option<u32> {
