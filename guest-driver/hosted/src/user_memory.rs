@@ -2,14 +2,17 @@
 //!
 //! | copier | when | effect of a bad pointer |
 //! | --- | --- | --- |
-//! | the kernel (`process_vm_readv`) | always possible | the call fails |
 //! | this thread, by one instruction | after [`catch_faults`] | the handler goes on after it ([`behind_fault`]) |
+//! | the kernel (`process_vm_readv`) | without such a handler | the call fails |
+//! | the kernel, through a pipe | where containers forbid those calls, as docker's do | the call fails |
 //!
-//! The second way costs no system call. Both are safe even if other threads unmap the memory meanwhile, as no
+//! The first way costs no system call. All are safe even if other threads unmap the memory meanwhile, as no
 //! code looks at the pointer before: the copy itself finds out.
 #![expect(unsafe_code, reason = "reads and writes its own memory by address, in ways that survive a bad one")]
 
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::io::{Read as _, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use belfry_kfd_core::{Errno, Result};
 
@@ -103,6 +106,11 @@ pub(crate) fn copy_user(local: *mut u8, len: usize, user: u64, write: bool) -> R
 
 /// Copies with the kernel's help.
 fn copy_by_kernel(local: *mut u8, len: usize, user: u64, write: bool) -> Result<()> {
+    /// True once the kernel has said that this process may not make these calls, not even for its own memory.
+    static FORBIDDEN: AtomicBool = AtomicBool::new(false);
+    if FORBIDDEN.load(Ordering::Relaxed) {
+        return copy_through_pipe(local, len, user, write);
+    }
     let mut done = 0;
     while done < len {
         // SAFETY: `done` is inside the local buffer.
@@ -119,8 +127,48 @@ fn copy_by_kernel(local: *mut u8, len: usize, user: u64, write: bool) -> Result<
         };
         match usize::try_from(count) {
             Ok(count) if count > 0 => done += count,
-            _ => return Err(Errno::EFAULT),
+            Ok(_) => return Err(Errno::EFAULT),
+            Err(_) => match std::io::Error::last_os_error().raw_os_error() {
+                Some(libc::EPERM | libc::ENOSYS) => {
+                    FORBIDDEN.store(true, Ordering::Relaxed);
+                    return copy_through_pipe(local, len, user, write);
+                }
+                _ => return Err(Errno::EFAULT),
+            },
         }
+    }
+    Ok(())
+}
+
+/// Copies with the kernel's help, by calls that every process may make: into a pipe, and out of it.
+fn copy_through_pipe(local: *mut u8, len: usize, user: u64, write: bool) -> Result<()> {
+    /// Bytes that a pipe takes at once.
+    const CHUNK: usize = 4096;
+    let (mut from, mut into) = std::io::pipe().map_err(|_| Errno::ENOMEM)?;
+    let mut done = 0;
+    while done < len {
+        let count = (len - done).min(CHUNK);
+        // SAFETY: `done` and `count` are inside the local buffer, which is the caller's and live.
+        let here = unsafe { std::slice::from_raw_parts_mut(local.add(done), count) };
+        let at = user.checked_add(done as u64).filter(|&at| at < USER_END).ok_or(Errno::EFAULT)?;
+        let there = at as *mut libc::c_void;
+        // SAFETY: the kernel checks the address; the descriptors are those of the pipe, which is empty and as large as a chunk.
+        let moved = unsafe {
+            if write {
+                into.write_all(here).map_err(|_| Errno::EFAULT)?;
+                libc::read(from.as_raw_fd(), there, count)
+            } else {
+                libc::write(into.as_raw_fd(), there, count)
+            }
+        };
+        // A part that was moved ends at a page that is not there.
+        if usize::try_from(moved) != Ok(count) {
+            return Err(Errno::EFAULT);
+        }
+        if !write {
+            from.read_exact(here).map_err(|_| Errno::EFAULT)?;
+        }
+        done += count;
     }
     Ok(())
 }
@@ -143,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_pointers_are_errors_by_either_way() {
+    fn bad_pointers_are_errors_by_each_way() {
         // SAFETY: all zeros are a value of the structure; the handler touches nothing but the faulting thread's registers.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
@@ -162,7 +210,7 @@ mod tests {
             base as u64
         };
         type Copy = fn(*mut u8, usize, u64, bool) -> Result<()>;
-        for copy in [copy_here as Copy, copy_by_kernel] {
+        for copy in [copy_here as Copy, copy_by_kernel, copy_through_pipe] {
             let mut local = [7u8; 64];
             let mut try_it = |user: u64, write: bool| copy(local.as_mut_ptr(), 64, user, write);
             assert_eq!(try_it(base, true), Ok(()));

@@ -2,7 +2,7 @@
 //!
 //! The driver's accesses are held back, the device comes to its quiet point, and then all threads of the process stand
 //! still until memory has been read. Stores that a program has made by then are saved; later ones are not.
-#![expect(unsafe_code, reason = "reads its own memory through the kernel, which checks it")]
+#![expect(unsafe_code, reason = "asks the kernel for the holes of its own files")]
 
 use std::fs::File;
 use std::io;
@@ -19,6 +19,7 @@ use vm_memory::{GuestAddressSpace as _, GuestMemoryBackend as _, GuestMemoryMmap
 use super::HostedGpu;
 use crate::config::Reach;
 use crate::standstill::Standstill;
+use crate::user_memory::copy_user;
 
 /// Number of attempts if the device's memory map changes meanwhile.
 const TRIES: usize = 16;
@@ -142,15 +143,8 @@ impl StoodStill<'_> {
         if let Some((place, _)) = self.in_file(part, at) {
             return self.file.read_exact_at(out, place);
         }
-        let to = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
-        let from = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: out.len() };
-        // SAFETY: the kernel checks the address that is read, and writes to `out` alone.
-        let read = unsafe { libc::process_vm_readv(libc::getpid(), &raw const to, 1, &raw const from, 1, 0) };
-        match usize::try_from(read) {
-            Ok(read) if read == out.len() => Ok(()),
-            Ok(_) => Err(io::ErrorKind::UnexpectedEof.into()),
-            Err(_) => Err(io::Error::last_os_error()),
-        }
+        copy_user(out.as_mut_ptr(), out.len(), at, false)
+            .map_err(|_| io::Error::from_raw_os_error(libc::EFAULT))
     }
 }
 
