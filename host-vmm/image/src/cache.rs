@@ -70,7 +70,7 @@ pub struct Found {
 
 /// The cache directory, `~/.cache/belfry` unless `BELFRY_CACHE` names another, and caches that are only read.
 ///
-/// What a shared cache has is not fetched again. Shared are the directories of `BELFRY_SHARED_CACHE`, which colons divide, or
+/// Parts that a shared cache has are not fetched again. Shared are the directories of `BELFRY_SHARED_CACHE`, which colons divide, or
 /// `/var/cache/belfry` if the variable is not set.
 #[derive(Debug, Clone)]
 pub struct Cache {

@@ -34,7 +34,7 @@ pub(super) fn write(stage: &Stage, base: Option<&Base<'_>>, into: &Path) -> Resu
     let scratch = tempfile::tempdir_in(into)?;
     let root = scratch.path().join("root");
     stage.unpack(&root, "usr")?;
-    // Programs that are run in the image write there, whoever they are.
+    // Programs of any user write there.
     let open = scratch.path().join("open");
     fs::create_dir_all(open.join("tmp"))?;
     let image = scratch.path().join("image");

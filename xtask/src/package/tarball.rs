@@ -27,7 +27,7 @@ pub(super) fn archive(directory: &Path, name: &str, time: u64) -> Result<Vec<u8>
     fs::read(scratch.path()).context("reading an archive")
 }
 
-/// Writes such an archive into a file. All may read what it has, and nobody but its owner may write.
+/// Writes such an archive into a file. All users may read its files, and only their owner may write.
 pub(super) fn archive_into(file: &Path, directory: &Path, name: &str, time: u64) -> Result<()> {
     archive_of_modes(file, directory, name, (time, "u=rwX,go=rX"))
 }
