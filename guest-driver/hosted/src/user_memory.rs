@@ -114,15 +114,15 @@ fn copy_by_kernel(local: *mut u8, len: usize, user: u64, write: bool) -> Result<
     let mut done = 0;
     while done < len {
         // SAFETY: `done` is inside the local buffer.
-        let local = libc::iovec { iov_base: unsafe { local.add(done) }.cast(), iov_len: len - done };
-        let user = user.checked_add(done as u64).filter(|&user| user < USER_END).ok_or(Errno::EFAULT)?;
-        let remote = libc::iovec { iov_base: user as *mut libc::c_void, iov_len: len - done };
+        let here = libc::iovec { iov_base: unsafe { local.add(done) }.cast(), iov_len: len - done };
+        let at = user.checked_add(done as u64).filter(|&at| at < USER_END).ok_or(Errno::EFAULT)?;
+        let there = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: len - done };
         // SAFETY: the kernel checks the remote side; the local side is a live buffer of the caller's.
         let count = unsafe {
             if write {
-                libc::process_vm_writev(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
+                libc::process_vm_writev(libc::getpid(), &raw const here, 1, &raw const there, 1, 0)
             } else {
-                libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
+                libc::process_vm_readv(libc::getpid(), &raw const here, 1, &raw const there, 1, 0)
             }
         };
         match usize::try_from(count) {
