@@ -143,6 +143,9 @@ mod tests {
         );
         assert!(!gfx1100::MODEL.can_be(Shape::one(3)));
         let error = Model::named("gfx9000").expect_err("no such chip");
-        assert_eq!(error.to_string(), "there is no chip \"gfx9000\": choose from gfx1100, gfx942, gfx1201, gfx1151");
+        assert_eq!(
+            error.to_string(),
+            "there is no chip \"gfx9000\": choose from gfx1100, gfx942, gfx1201, gfx1151"
+        );
     }
 }

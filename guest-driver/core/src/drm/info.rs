@@ -1,10 +1,10 @@
 //! The render node's questions about the device (`amdgpu_kms.c`, `amdgpu_info_ioctl`).
 
 use belfry_abi::kfd::drm::{
-    self as nr, AMDGPU_IDS_FLAGS_FUSION, AMDGPU_HW_IP_COMPUTE, AMDGPU_HW_IP_DMA, AMDGPU_HW_IP_GFX, AMDGPU_HW_IP_INSTANCE_MAX_COUNT,
-    AMDGPU_HW_IP_NUM, AMDGPU_HW_IP_VPE, AMDGPU_INFO_FW_GFX_MEC, AMDGPU_INFO_FW_SDMA, AMDGPU_INFO_FW_VCE,
-    AMDGPU_INFO_FW_VPE, DrmAmdgpuHeapInfo, DrmAmdgpuInfo, DrmAmdgpuInfoDevice, DrmAmdgpuInfoFirmware,
-    DrmAmdgpuInfoGds, DrmAmdgpuInfoHwIp, DrmAmdgpuMemoryInfo,
+    self as nr, AMDGPU_HW_IP_COMPUTE, AMDGPU_HW_IP_DMA, AMDGPU_HW_IP_GFX, AMDGPU_HW_IP_INSTANCE_MAX_COUNT,
+    AMDGPU_HW_IP_NUM, AMDGPU_HW_IP_VPE, AMDGPU_IDS_FLAGS_FUSION, AMDGPU_INFO_FW_GFX_MEC, AMDGPU_INFO_FW_SDMA,
+    AMDGPU_INFO_FW_VCE, AMDGPU_INFO_FW_VPE, DrmAmdgpuHeapInfo, DrmAmdgpuInfo, DrmAmdgpuInfoDevice,
+    DrmAmdgpuInfoFirmware, DrmAmdgpuInfoGds, DrmAmdgpuInfoHwIp, DrmAmdgpuMemoryInfo,
 };
 use zerocopy::IntoBytes;
 

@@ -262,7 +262,9 @@ mod tests {
     #[test]
     fn program_is_found_in_the_first_recipe_whose_rocm_knows_the_chip() {
         let found = |program, chip| Recipe::with_program(program, &[chip]).unwrap().map(|recipe| recipe.name);
-        for (chip, name) in [("gfx1100", "rocm"), ("gfx942", "rocm"), ("gfx1201", "rocm-sid"), ("gfx1151", "rocm-sid")] {
+        for (chip, name) in
+            [("gfx1100", "rocm"), ("gfx942", "rocm"), ("gfx1201", "rocm-sid"), ("gfx1151", "rocm-sid")]
+        {
             for program in ["rocminfo", "hipcc", "clinfo"] {
                 assert_eq!(found(program, chip).as_deref(), Some(name), "{program} on {chip}");
             }
