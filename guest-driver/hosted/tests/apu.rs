@@ -1,7 +1,5 @@
 //! An APU: what a program asks of its GPU's memory is memory of the machine.
 
-#![expect(unsafe_code, reason = "a client of a driver passes pointers")]
-
 use std::sync::atomic::Ordering;
 
 use belfry_abi::kfd::drm::{
