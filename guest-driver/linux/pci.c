@@ -234,6 +234,7 @@ static const struct pci_device_id belfry_pci_ids[] = {
 	{ PCI_DEVICE(PCI_VENDOR_ID_ATI, 0x744c) }, /* Navi 31 */
 	{ PCI_DEVICE(PCI_VENDOR_ID_ATI, 0x74a1), .driver_data = OS_PARTITIONS - 1 }, /* MI300X */
 	{ PCI_DEVICE(PCI_VENDOR_ID_ATI, 0x7550) }, /* Navi 48 */
+	{ PCI_DEVICE(PCI_VENDOR_ID_ATI, 0x1586) }, /* Strix Halo */
 	{ },
 };
 MODULE_DEVICE_TABLE(pci, belfry_pci_ids);

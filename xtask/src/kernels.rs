@@ -47,6 +47,11 @@ const PROCESSORS: &[Processor] = &[
         libraries: ["oclc_isa_version_940", "oclc_wavefrontsize64_on"],
     },
     Processor {
+        name: "gfx1151",
+        target: "gfx1151",
+        libraries: ["oclc_isa_version_1030", "oclc_wavefrontsize64_off"],
+    },
+    Processor {
         name: "gfx1201",
         target: "gfx1201",
         libraries: ["oclc_isa_version_1030", "oclc_wavefrontsize64_off"],

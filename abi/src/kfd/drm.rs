@@ -42,12 +42,18 @@ uapi_struct! {
 pub const AMDGPU_FAMILY_AI: u32 = 141;
 /// Family of GC 11.0.0 (`AMDGPU_FAMILY_GC_11_0_0`).
 pub const AMDGPU_FAMILY_GC_11_0_0: u32 = 145;
+/// Family of GC 11.5 (`AMDGPU_FAMILY_GC_11_5_0`).
+pub const AMDGPU_FAMILY_GC_11_5_0: u32 = 150;
 /// Family of GC 12.0.0 and 12.0.1 (`AMDGPU_FAMILY_GC_12_0_0`).
 pub const AMDGPU_FAMILY_GC_12_0_0: u32 = 152;
 /// HBM (`AMDGPU_VRAM_TYPE_HBM`).
 pub const AMDGPU_VRAM_TYPE_HBM: u32 = 6;
 /// GDDR6 (`AMDGPU_VRAM_TYPE_GDDR6`).
 pub const AMDGPU_VRAM_TYPE_GDDR6: u32 = 9;
+/// LPDDR5 (`AMDGPU_VRAM_TYPE_LPDDR5`).
+pub const AMDGPU_VRAM_TYPE_LPDDR5: u32 = 12;
+/// GPU and processor share a package and its memory (`AMDGPU_IDS_FLAGS_FUSION`).
+pub const AMDGPU_IDS_FLAGS_FUSION: u64 = 1;
 
 uapi_struct! {
     /// Properties of the device (`struct drm_amdgpu_info_device`); shorter in older headers, so callers get a

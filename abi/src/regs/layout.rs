@@ -76,6 +76,29 @@ const fn own(ip: Ip, segment: u8) -> Moved {
 /// Navi 31: GC 11.0, MMHUB 3.0, OSSSYS 6.0.
 pub const GFX11: Layout = Layout(&[]);
 
+/// Strix Halo: GC 11.5, MMHUB 3.3, OSSSYS 6.1. The registers of NBIO are those of NBIO 4.3.
+///
+/// Source: linux `drivers/gpu/drm/amd/include/asic_reg`, `gc_11_5_0_offset.h`, `mmhub_3_3_0_offset.h`, `osssys_6_1_0_offset.h`;
+/// `RLC_RLCS_BOOTLOAD_STATUS`, `gfx_v11_0.c` (`regRLC_RLCS_BOOTLOAD_STATUS_gc_11_0_1`).
+pub const GFX11_5: Layout = Layout(&[
+    // GCVM_L2_PROTECTION_FAULT_CNTL, _STATUS, _ADDR_LO32 and _ADDR_HI32.
+    moved(Ip::GC, (0, 0x15c4), 1, 0x15c8),
+    moved(Ip::GC, (0, 0x15c8), 3, 0x15cc),
+    // GCMC_VM_FB_LOCATION_BASE to the last GCVM_CONTEXTn_PAGE_TABLE_END_ADDR.
+    moved(Ip::GC, (0, 0x1678), 0xdb, 0x167c),
+    // RLC_RLCS_BOOTLOAD_STATUS.
+    moved(Ip::GC, (1, 0x4e82), 1, 0x4e7e),
+    // MMVM_CONTEXT0_CNTL to the last MMVM_CONTEXTn_PAGE_TABLE_END_ADDR.
+    elsewhere(Ip::MMHUB, (0, 0x740), 0xcb, (1, 0x840)),
+    // MMMC_VM_FB_OFFSET, MMMC_VM_FB_LOCATION_BASE and _TOP.
+    elsewhere(Ip::MMHUB, (0, 0x8d7), 1, (1, 0x9d7)),
+    elsewhere(Ip::MMHUB, (0, 0x8ec), 2, (1, 0x9ec)),
+    // IH_RB_BASE and _HI have changed places with IH_RB_RPTR and _WPTR, for ring 1, too.
+    moved(Ip::OSSSYS, (0, 0x81), 2, 0x83),
+    moved(Ip::OSSSYS, (0, 0x83), 2, 0x81),
+    moved(Ip::OSSSYS, (0, 0x8f), 2, 0x8d),
+]);
+
 /// Navi 48: GC 12.0, MMHUB 4.1, OSSSYS 7.0, NBIF 6.3.
 ///
 /// Source: linux `drivers/gpu/drm/amd/include/asic_reg`, `gc_12_0_0_offset.h`, `mmhub_4_1_0_offset.h`,

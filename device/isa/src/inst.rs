@@ -47,19 +47,22 @@ pub enum Arch {
     Gfx942,
     /// RDNA 3, `gfx1100` (Navi 31).
     Gfx1100,
+    /// RDNA 3.5, `gfx1151` (Strix Halo).
+    Gfx1151,
     /// RDNA 4, `gfx1201` (Navi 48).
     Gfx1201,
 }
 
 impl Arch {
     /// All of them.
-    pub const ALL: [Arch; 3] = [Arch::Gfx942, Arch::Gfx1100, Arch::Gfx1201];
+    pub const ALL: [Arch; 4] = [Arch::Gfx942, Arch::Gfx1100, Arch::Gfx1151, Arch::Gfx1201];
 
     /// LLVM's name of the processor.
     pub const fn name(self) -> &'static str {
         match self {
             Arch::Gfx942 => "gfx942",
             Arch::Gfx1100 => "gfx1100",
+            Arch::Gfx1151 => "gfx1151",
             Arch::Gfx1201 => "gfx1201",
         }
     }
@@ -68,7 +71,7 @@ impl Arch {
     pub const fn wave_sizes(self) -> &'static [WaveSize] {
         match self {
             Arch::Gfx942 => &[WaveSize::Wave64],
-            Arch::Gfx1100 | Arch::Gfx1201 => &[WaveSize::Wave32, WaveSize::Wave64],
+            Arch::Gfx1100 | Arch::Gfx1151 | Arch::Gfx1201 => &[WaveSize::Wave32, WaveSize::Wave64],
         }
     }
 
@@ -76,7 +79,7 @@ impl Arch {
     pub fn has_images(self) -> bool {
         match self {
             Arch::Gfx942 => false,
-            Arch::Gfx1100 | Arch::Gfx1201 => true,
+            Arch::Gfx1100 | Arch::Gfx1151 | Arch::Gfx1201 => true,
         }
     }
 }

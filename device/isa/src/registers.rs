@@ -261,6 +261,10 @@ const GFX11: RegisterFile = {
     }
 };
 
+/// As GFX11 but for the clock: the maximum of a Radeon 8060S. No results of a card with its sums are public; they are taken for those
+/// of gfx1100.
+const GFX1151: RegisterFile = RegisterFile { shader_mhz: 2900, ..GFX11 };
+
 /// Vector registers and accumulation registers are one allocation, and there is no `NULL`. Sources: LLVM `SIDefines.h`,
 /// `AMDGPU.td` (`FeatureISAVersion9_4_Common`); `MODE`, linux `gc_9_4_3_sh_mask.h` (`SQ_WAVE_MODE`).
 const GFX9: RegisterFile = {
@@ -370,7 +374,7 @@ const GFX12: RegisterFile = {
 };
 
 /// The files of all architectures.
-static FILES: [RegisterFile; 3] = [GFX9, GFX11, GFX12];
+static FILES: [RegisterFile; 4] = [GFX9, GFX11, GFX12, GFX1151];
 
 /// Most vector registers an instruction of any architecture can name.
 pub const MAX_VGPRS: u16 = GFX11.vgprs;
@@ -389,6 +393,7 @@ impl RegisterFile {
             Arch::Gfx942 => &FILES[0],
             Arch::Gfx1100 => &FILES[1],
             Arch::Gfx1201 => &FILES[2],
+            Arch::Gfx1151 => &FILES[3],
         }
     }
 

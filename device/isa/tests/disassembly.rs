@@ -59,6 +59,7 @@ fn compiled_kernels_disassemble_as_llvm_does() {
     for (arch, fixture) in [
         (Arch::Gfx942, include_str!("data/kernels-gfx9.txt")),
         (Arch::Gfx1100, include_str!("data/kernels-gfx11.txt")),
+        (Arch::Gfx1151, include_str!("data/kernels-gfx1151.txt")),
         (Arch::Gfx1201, include_str!("data/kernels-gfx12.txt")),
     ] {
         let (count, wrong) = check(arch, fixture);
@@ -72,6 +73,7 @@ fn llvm_vectors_disassemble_as_llvm_does() {
     for (arch, fixture) in [
         (Arch::Gfx942, include_str!("data/llvm-gfx9.txt")),
         (Arch::Gfx1100, include_str!("data/llvm-gfx11.txt")),
+        (Arch::Gfx1151, include_str!("data/llvm-gfx1151.txt")),
         (Arch::Gfx1201, include_str!("data/llvm-gfx12.txt")),
     ] {
         let (count, wrong) = check(arch, fixture);
@@ -129,6 +131,7 @@ fn forms_that_other_processors_of_the_family_have_are_not_decoded() {
     for (arch, count, op) in [
         (Arch::Gfx942, 100.., Some(Op::V_BITOP3_B32)),
         (Arch::Gfx1100, 50.., Some(Op::S_ADD_F32)),
+        (Arch::Gfx1151, 0.., None),
         (Arch::Gfx1201, 0.., None),
     ] {
         let own: Vec<Op> = patterns(arch).map(|pattern| pattern.op).collect();

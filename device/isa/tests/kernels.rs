@@ -9,7 +9,7 @@ use belfry_isa::lanes::Backend;
 use common::{Args, Gpu, Objects, Random};
 
 /// Architectures for which the kernel `wm` has matrix instructions in the shape that is tested here.
-const WITH_WMMA: [Arch; 2] = [Arch::Gfx1100, Arch::Gfx1201];
+const WITH_WMMA: [Arch; 3] = [Arch::Gfx1100, Arch::Gfx1151, Arch::Gfx1201];
 
 fn on_every_backend(test: impl Fn(Gpu)) {
     for arch in Arch::ALL {

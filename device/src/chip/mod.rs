@@ -9,6 +9,7 @@ mod bar;
 mod card;
 mod firmware;
 pub mod gfx1100;
+pub mod gfx1151;
 pub mod gfx1201;
 pub mod gfx942;
 mod instinct;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use super::{Chip, Generation, gfx942, gfx1100, gfx1201};
+use super::{Chip, Generation, gfx942, gfx1100, gfx1151, gfx1201};
 
 /// A chip that a configuration can name.
 pub struct Model {
@@ -55,7 +55,7 @@ impl fmt::Debug for Model {
 }
 
 /// Every model.
-pub static MODELS: &[&Model] = &[&gfx1100::MODEL, &gfx942::MODEL, &gfx1201::MODEL];
+pub static MODELS: &[&Model] = &[&gfx1100::MODEL, &gfx942::MODEL, &gfx1201::MODEL, &gfx1151::MODEL];
 
 /// The model of a configuration that names none.
 pub static DEFAULT: &Model = &gfx1100::MODEL;
@@ -143,6 +143,9 @@ mod tests {
         );
         assert!(!gfx1100::MODEL.can_be(Shape::one(3)));
         let error = Model::named("gfx9000").expect_err("no such chip");
-        assert_eq!(error.to_string(), "there is no chip \"gfx9000\": choose from gfx1100, gfx942, gfx1201");
+        assert_eq!(
+            error.to_string(),
+            "there is no chip \"gfx9000\": choose from gfx1100, gfx942, gfx1201, gfx1151"
+        );
     }
 }

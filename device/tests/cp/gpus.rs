@@ -1,6 +1,6 @@
 //! The chips that a bench can have.
 
-use belfry_device::chip::{Chip as _, Generation, Shape, Topology, gfx942, gfx1100, gfx1201};
+use belfry_device::chip::{Chip as _, Generation, Shape, Topology, gfx942, gfx1100, gfx1151, gfx1201};
 
 /// A chip, and the code that is compiled for it.
 pub(crate) struct Gpu {
@@ -20,6 +20,16 @@ pub(crate) const GFX1100: Gpu = Gpu {
     generation: &gfx1100::GENERATION,
     topology: || gfx1100::chip(8).topology(),
     code_object: include_bytes!("../fixtures/cp.gfx1100.hsaco"),
+    trap_handler: include_bytes!("../../../guest-driver/core/src/asic/gfx11/trap_handler.bin"),
+    wave_unit: 256,
+    lanes: 32,
+};
+
+pub(crate) const GFX1151: Gpu = Gpu {
+    name: "gfx1151",
+    generation: &gfx1151::GENERATION,
+    topology: || gfx1151::chip(8).topology(),
+    code_object: include_bytes!("../fixtures/cp.gfx1151.hsaco"),
     trap_handler: include_bytes!("../../../guest-driver/core/src/asic/gfx11/trap_handler.bin"),
     wave_unit: 256,
     lanes: 32,
@@ -46,4 +56,4 @@ pub(crate) const GFX942: Gpu = Gpu {
 };
 
 /// All chips.
-pub(crate) const GPUS: [&Gpu; 3] = [&GFX1100, &GFX1201, &GFX942];
+pub(crate) const GPUS: [&Gpu; 4] = [&GFX1100, &GFX1151, &GFX1201, &GFX942];

@@ -14,10 +14,11 @@ use crate::rig::Rig;
 const TURNS: usize = 4096;
 
 /// The kernel that adds vectors, for each instruction set: the image, and where its descriptor is.
-static VECADD: [LazyLock<(Vec<u8>, u64)>; 3] = [
+static VECADD: [LazyLock<(Vec<u8>, u64)>; 4] = [
     LazyLock::new(|| vecadd(include_bytes!("../../../guest-runtime/kernels/vecadd.gfx1100.hsaco"))),
     LazyLock::new(|| vecadd(include_bytes!("../../../guest-runtime/kernels/vecadd.gfx1201.hsaco"))),
     LazyLock::new(|| vecadd(include_bytes!("../../../guest-runtime/kernels/vecadd.gfx942.hsaco"))),
+    LazyLock::new(|| vecadd(include_bytes!("../../../guest-runtime/kernels/vecadd.gfx1151.hsaco"))),
 ];
 
 fn vecadd(file: &[u8]) -> (Vec<u8>, u64) {
@@ -45,6 +46,7 @@ impl<'a> Driver<'a> {
         let nth = match self.rig.choice.model.generation.arch {
             Arch::Gfx1201 => 1,
             Arch::Gfx942 => 2,
+            Arch::Gfx1151 => 3,
             _ => 0,
         };
         let (image, descriptor) = &*VECADD[nth];

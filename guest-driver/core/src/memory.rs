@@ -65,7 +65,9 @@ pub(crate) fn alloc_memory<O: Os>(process: &Arc<Process<O>>, args: &mut AllocMem
         return Err(Errno::ENODEV);
     }
     let mut notifier = None;
-    let (kind, offset) = if flags.contains(AllocFlags::VRAM) {
+    // Of an APU it is the machine's memory (`AMDGPU_GEM_DOMAIN_GTT`).
+    let integrated = device.hw.asic().integrated;
+    let (kind, offset) = if flags.contains(AllocFlags::VRAM) && !integrated {
         let contiguous = flags.contains(AllocFlags::CONTIGUOUS);
         check_room(process, node, Room::Vram)?;
         let charge = device.charge_vram(&node.siblings, node, size)?;
@@ -76,7 +78,7 @@ pub(crate) fn alloc_memory<O: Os>(process: &Arc<Process<O>>, args: &mut AllocMem
             va = va.saturating_add(extent.len);
         }
         (BoKind::Vram(Arc::new(memory.with_public(flags.contains(AllocFlags::PUBLIC)))), None)
-    } else if flags.contains(AllocFlags::GTT) {
+    } else if flags.intersects(AllocFlags::GTT.union(AllocFlags::VRAM)) {
         check_room(process, node, Room::System)?;
         (BoKind::System(Arc::new(SystemMemory::allocate(device, size)?)), None)
     } else if flags.contains(AllocFlags::USERPTR) {

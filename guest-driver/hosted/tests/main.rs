@@ -2,6 +2,7 @@
 //!
 //! `smi.rs` counts its process's descriptors and `svm.rs` maps addresses again that it has unmapped: each is a program of its own.
 
+mod apu;
 mod bad_ioctls;
 mod boards;
 mod common;

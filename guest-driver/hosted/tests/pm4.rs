@@ -25,8 +25,9 @@ use object::{Object, ObjectSegment, ObjectSymbol};
 use zerocopy::FromBytes;
 
 /// Kernels for each chip, by `gfx_target_version`.
-static KERNELS: [(u64, &[u8]); 3] = [
+static KERNELS: [(u64, &[u8]); 4] = [
     (110_000, include_bytes!("../../../device/tests/fixtures/cp.gfx1100.hsaco")),
+    (110_501, include_bytes!("../../../device/tests/fixtures/cp.gfx1151.hsaco")),
     (120_001, include_bytes!("../../../device/tests/fixtures/cp.gfx1201.hsaco")),
     (GFX942, include_bytes!("../../../device/tests/fixtures/cp.gfx942.hsaco")),
 ];

@@ -45,6 +45,7 @@ macro_rules! kernels {
                 ("gfx1100", include_bytes!(concat!("../../kernels/", $file, ".gfx1100.hsaco"))),
                 ("gfx942", include_bytes!(concat!("../../kernels/", $file, ".gfx942.hsaco"))),
                 ("gfx1201", include_bytes!(concat!("../../kernels/", $file, ".gfx1201.hsaco"))),
+                ("gfx1151", include_bytes!(concat!("../../kernels/", $file, ".gfx1151.hsaco"))),
             ],
         };
     )*
@@ -95,6 +96,6 @@ mod tests {
             }
         }
         let error = super::VECADD.object("gfx9000").unwrap_err().to_string();
-        assert_eq!(error, "vecadd.cl is compiled for gfx1100, gfx942, gfx1201, not for gfx9000");
+        assert_eq!(error, "vecadd.cl is compiled for gfx1100, gfx942, gfx1201, gfx1151, not for gfx9000");
     }
 }

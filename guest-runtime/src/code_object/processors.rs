@@ -10,10 +10,12 @@ const MACHINES: &[(u32, &str)] = &[
     (0x03f, "gfx90a"),
     (0x040, "gfx940"),
     (0x041, "gfx1100"),
+    (0x043, "gfx1150"),
     (0x044, "gfx1103"),
     (0x046, "gfx1101"),
     (0x047, "gfx1102"),
     (0x048, "gfx1200"),
+    (0x04a, "gfx1151"),
     (0x04b, "gfx941"),
     (0x04c, "gfx942"),
     (0x04e, "gfx1201"),
@@ -29,7 +31,7 @@ const MACHINES: &[(u32, &str)] = &[
 /// Kinds of processors that this loader's GPUs are of, LLVM "User Guide for AMDGPU Backend", Generic processor table.
 const KINDS: &[(&str, &[&str])] = &[
     ("gfx9-4-generic", &["gfx940", "gfx941", "gfx942", "gfx950"]),
-    ("gfx11-generic", &["gfx1100", "gfx1101", "gfx1102", "gfx1103"]),
+    ("gfx11-generic", &["gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151"]),
     ("gfx12-generic", &["gfx1200", "gfx1201"]),
 ];
 

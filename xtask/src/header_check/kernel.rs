@@ -291,17 +291,25 @@ pub(super) fn groups() -> Vec<(&'static str, Group)> {
     ];
     groups.push(("sdma-mqd", sdma_mqd()));
     groups.push(("mes-v12", mes_v12()));
-    let (gfx11, gfx12) = (layout::GFX11, layout::GFX12);
-    let files: [(&str, &str, Ip, &[Description], Layout); 12] = [
+    let (gfx11, gfx11_5, gfx12) = (layout::GFX11, layout::GFX11_5, layout::GFX12);
+    let files: [(&str, &str, Ip, &[Description], Layout); 14] = [
         ("gc", "\"asic_reg/gc/gc_11_0_0_offset.h\"", regs::gc::IP, regs::gc::ALL, gfx11),
         ("gc-12", "\"asic_reg/gc/gc_12_0_0_offset.h\"", regs::gc::IP, regs::gc::ALL, gfx12),
         ("mmhub", "\"asic_reg/mmhub/mmhub_3_0_0_offset.h\"", regs::mmhub::IP, regs::mmhub::ALL, gfx11),
+        ("mmhub-3.3", "\"asic_reg/mmhub/mmhub_3_3_0_offset.h\"", regs::mmhub::IP, regs::mmhub::ALL, gfx11_5),
         ("mmhub-4", "\"asic_reg/mmhub/mmhub_4_1_0_offset.h\"", regs::mmhub::IP, regs::mmhub::ALL, gfx12),
         ("mp", "\"asic_reg/mp/mp_13_0_0_offset.h\"", regs::mp::IP, regs::mp::ALL, gfx11),
         ("mp1", "\"asic_reg/mp/mp_13_0_0_offset.h\"", regs::mp1::IP, regs::mp1::ALL, gfx11),
         ("nbio", "\"asic_reg/nbio/nbio_4_3_0_offset.h\"", regs::nbio::IP, regs::nbio::ALL, gfx11),
         ("nbif", "\"asic_reg/nbif/nbif_6_3_1_offset.h\"", regs::nbio::IP, regs::nbio::ALL, gfx12),
         ("osssys", "\"asic_reg/oss/osssys_6_0_0_offset.h\"", regs::osssys::IP, regs::osssys::ALL, gfx11),
+        (
+            "osssys-6.1",
+            "\"asic_reg/oss/osssys_6_1_0_offset.h\"",
+            regs::osssys::IP,
+            regs::osssys::ALL,
+            gfx11_5,
+        ),
         ("osssys-7", "\"asic_reg/oss/osssys_7_0_0_offset.h\"", regs::osssys::IP, regs::osssys::ALL, gfx12),
         ("sdma", "\"asic_reg/gc/gc_11_0_0_offset.h\"", regs::sdma::IP, regs::sdma::ALL, gfx11),
         ("smuio", "\"asic_reg/smuio/smuio_13_0_6_offset.h\"", regs::smuio::IP, regs::smuio::ALL, gfx11),

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::llvm;
 
 use super::source;
-use super::target::{TARGETS, Target};
+use super::target::{EXECUTED_NEIGHBOURS, TARGETS, Target};
 
 /// Program that gives the texts.
 const MC: &str = "llvm-mc-22";
@@ -32,7 +32,7 @@ pub(crate) fn run(root: &Path, work: &Path) -> Result<()> {
     fs::create_dir_all(&directory)?;
     let tree = source::tree(work)?;
     let mut files = Vec::new();
-    for target in &TARGETS {
+    for target in TARGETS.iter().chain(&EXECUTED_NEIGHBOURS) {
         files.push((format!("kernels-{}.txt", target.file), kernels(root, target)?));
         files.push((format!("llvm-{}.txt", target.file), vectors(&tree, target)?));
     }
@@ -175,29 +175,31 @@ fn vectors(tree: &Path, target: &Target) -> Result<String> {
          # See https://llvm.org/LICENSE.txt for license information.\n\
          # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception\n",
     );
-    let (mut codes, mut seen) = (Vec::new(), BTreeSet::new());
+    let (mut whole, mut codes, mut seen) = (Vec::new(), Vec::new(), BTreeSet::new());
     for directory in ["llvm/test/MC/Disassembler/AMDGPU", "llvm/test/MC/AMDGPU"] {
         let mut files: Vec<PathBuf> =
             fs::read_dir(tree.join(directory))?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
         files.retain(|path| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            target.vectors.iter().any(|prefix| name.starts_with(prefix))
+            target.vectors.iter().chain(target.whole_vectors).any(|prefix| name.starts_with(prefix))
         });
         files.sort();
         ensure!(!files.is_empty(), "no tests in {directory}");
         for path in files {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let is_whole = target.whole_vectors.iter().any(|prefix| name.starts_with(prefix));
             for line in fs::read_to_string(&path)?.lines() {
                 let Some((_, rest)) = line.split_once("encoding: [") else { continue };
                 if let Some((bytes, _)) = rest.split_once(']')
                     && let Ok(code) = hex(bytes)
                     && seen.insert(code.clone())
                 {
-                    codes.push(code);
+                    if is_whole { &mut whole } else { &mut codes }.push(code);
                 }
             }
         }
     }
-    let codes: Vec<String> = codes.into_iter().step_by(STRIDE).collect();
+    let codes: Vec<String> = codes.into_iter().step_by(STRIDE).chain(whole).collect();
     let mut sizes = Vec::new();
     for waves in if target.only_waves_of_64 { &["64"][..] } else { &["32", "64"] } {
         let mut all = Vec::new();

@@ -21,8 +21,10 @@ pub(crate) struct Target {
     pub(crate) has_accumulation_registers: bool,
     /// True if it has no waves of 32.
     pub(crate) only_waves_of_64: bool,
-    /// First words of the names of LLVM's test files that hold code for it.
+    /// First words of the names of LLVM's test files that hold code for it, of which a sample is compared.
     pub(crate) vectors: &'static [&'static str],
+    /// First words of the names of those that are taken whole.
+    pub(crate) whole_vectors: &'static [&'static str],
 }
 
 /// `encoding::CachePolicy`.
@@ -35,6 +37,30 @@ pub(crate) enum CachePolicy {
     /// `th:`, `scope:`.
     Hints,
 }
+
+/// RDNA 3 and 3.5.
+const GFX11: Target = Target {
+    processor: "gfx1100",
+    neighbours: &["gfx1151"],
+    file: "gfx11",
+    namespaces: &[
+        (12, "GFX11"),
+        (12, "GFX11_FAKE16"),
+        (8, "GFX11"),
+        (8, "GFX11_FAKE16"),
+        (8, "GFX11W64"),
+        (4, "AMDGPU"),
+        (4, "GFX11"),
+        (4, "GFX11_FAKE16"),
+    ],
+    cache_policy: CachePolicy::Bits,
+    has_halves: false,
+    dots_choose_halves: true,
+    has_accumulation_registers: false,
+    only_waves_of_64: false,
+    vectors: &["gfx11_"],
+    whole_vectors: &[],
+};
 
 /// All of them. gfx1201 uses the `FAKE16` forms, whose 16-bit operands have the names of whole registers.
 pub(crate) static TARGETS: [Target; 3] = [
@@ -62,28 +88,9 @@ pub(crate) static TARGETS: [Target; 3] = [
         has_accumulation_registers: true,
         only_waves_of_64: true,
         vectors: &["gfx9", "mai-gfx9", "flat-scratch-gfx9", "flat-gfx9"],
+        whole_vectors: &[],
     },
-    Target {
-        processor: "gfx1100",
-        neighbours: &["gfx1151"],
-        file: "gfx11",
-        namespaces: &[
-            (12, "GFX11"),
-            (12, "GFX11_FAKE16"),
-            (8, "GFX11"),
-            (8, "GFX11_FAKE16"),
-            (8, "GFX11W64"),
-            (4, "AMDGPU"),
-            (4, "GFX11"),
-            (4, "GFX11_FAKE16"),
-        ],
-        cache_policy: CachePolicy::Bits,
-        has_halves: false,
-        dots_choose_halves: true,
-        has_accumulation_registers: false,
-        only_waves_of_64: false,
-        vectors: &["gfx11_"],
-    },
+    GFX11,
     Target {
         processor: "gfx1201",
         neighbours: &[],
@@ -105,8 +112,18 @@ pub(crate) static TARGETS: [Target; 3] = [
         has_accumulation_registers: false,
         only_waves_of_64: false,
         vectors: &["gfx12_"],
+        whole_vectors: &[],
     },
 ];
+
+/// Neighbours whose code is executed too, for texts that are compared: their encodings are in the tables of their family.
+pub(crate) static EXECUTED_NEIGHBOURS: [Target; 1] = [Target {
+    processor: "gfx1151",
+    neighbours: &[],
+    file: "gfx1151",
+    whole_vectors: &["gfx1150_", "gfx1151_"],
+    ..GFX11
+}];
 
 impl Target {
     /// The processors in the order of their bits.

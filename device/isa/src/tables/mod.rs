@@ -13,15 +13,16 @@ use crate::inst::{Arch, Format, Inst, Op};
 pub(crate) fn of(arch: Arch) -> &'static Tables {
     match arch {
         Arch::Gfx942 => &gfx9::GFX9,
-        Arch::Gfx1100 => &gfx11::GFX11,
+        Arch::Gfx1100 | Arch::Gfx1151 => &gfx11::GFX11,
         Arch::Gfx1201 => &gfx12::GFX12,
     }
 }
 
-/// Bit of the masks in [`of`] that is the architecture's: each is the first processor of its family's tables.
+/// Bit of the masks in [`of`] that is the architecture's, by its processor's place among those of its family's tables.
 pub(crate) const fn bit(arch: Arch) -> u8 {
     match arch {
         Arch::Gfx942 | Arch::Gfx1100 | Arch::Gfx1201 => 1,
+        Arch::Gfx1151 => 2,
     }
 }
 
@@ -38,6 +39,8 @@ pub struct Pattern {
     pub value: u128,
     /// Length without a trailing literal.
     pub bytes: u8,
+    /// [`Inst::form`] of what it selects.
+    pub form: u16,
 }
 
 /// Every encoding of an architecture.
@@ -58,13 +61,14 @@ fn of_processors(
         let first = usize::from(table.first);
         tables.groups[first..first + usize::from(table.len)].iter().flat_map(move |group| {
             let first = usize::from(group.first);
-            let forms = &tables.forms[first..first + usize::from(group.len)];
-            forms.iter().filter(move |form| wanted(form.processors)).map(move |form| Pattern {
+            let forms = tables.forms.iter().enumerate().skip(first).take(usize::from(group.len));
+            forms.filter(move |(_, form)| wanted(form.processors)).map(move |(index, form)| Pattern {
                 op: form.op,
                 format: form.format,
                 mask: group.mask,
                 value: form.value,
                 bytes: table.bytes,
+                form: index as u16,
             })
         })
     })

@@ -51,7 +51,7 @@ impl Notation {
     pub(crate) fn of(arch: Arch) -> &'static Notation {
         match arch {
             Arch::Gfx942 => &GFX9,
-            Arch::Gfx1100 => &GFX11,
+            Arch::Gfx1100 | Arch::Gfx1151 => &GFX11,
             Arch::Gfx1201 => &GFX12,
         }
     }

@@ -224,6 +224,7 @@ mod tests {
         for (arch, wave_size) in [
             (Arch::Gfx1100, WaveSize::Wave32),
             (Arch::Gfx1100, WaveSize::Wave64),
+            (Arch::Gfx1151, WaveSize::Wave32),
             (Arch::Gfx1201, WaveSize::Wave32),
             (Arch::Gfx942, WaveSize::Wave64),
         ] {

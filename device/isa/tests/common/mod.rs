@@ -27,6 +27,10 @@ macro_rules! fixture {
                 include_bytes!(concat!("../../../guest-runtime/kernels/", $name, ".gfx1100.hsaco")),
             ),
             (
+                Arch::Gfx1151,
+                include_bytes!(concat!("../../../guest-runtime/kernels/", $name, ".gfx1151.hsaco")),
+            ),
+            (
                 Arch::Gfx1201,
                 include_bytes!(concat!("../../../guest-runtime/kernels/", $name, ".gfx1201.hsaco")),
             ),

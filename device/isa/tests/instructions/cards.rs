@@ -137,6 +137,7 @@ fn the_shaders_clock_ticks_at_the_rate_that_drivers_state() {
     let clock = || 100_000;
     for (arch, words, expected) in [
         (Arch::Gfx1100, &CYCLES[..], 2_482_000 & 0xf_ffff),
+        (Arch::Gfx1151, &CYCLES[..], 2_900_000 & 0xf_ffff),
         (Arch::Gfx1201, &CYCLES[..], 2_350_000),
         (Arch::Gfx942, &MEMTIME[..], 2_100_000),
     ] {

@@ -13,6 +13,7 @@ use super::succession::Launch;
 const ELEMENTS: Objects<'_> = &[
     (Arch::Gfx1100, include_bytes!("../../../../guest-runtime/kernels/elements.gfx1100.hsaco")),
     (Arch::Gfx942, include_bytes!("../../../../guest-runtime/kernels/elements.gfx942.hsaco")),
+    (Arch::Gfx1151, include_bytes!("../../../../guest-runtime/kernels/elements.gfx1151.hsaco")),
     (Arch::Gfx1201, include_bytes!("../../../../guest-runtime/kernels/elements.gfx1201.hsaco")),
 ];
 
@@ -135,7 +136,7 @@ fn check(arch: Arch, backend: Backend, name: &str, case: Case) {
 
 #[test]
 fn waves_that_follow_each_other_leave_what_each_of_them_leaves_alone() {
-    for arch in [Arch::Gfx1100, Arch::Gfx942, Arch::Gfx1201] {
+    for arch in [Arch::Gfx1100, Arch::Gfx942, Arch::Gfx1151, Arch::Gfx1201] {
         for (backend, name) in Backend::all().flat_map(|backend| KERNELS.map(|name| (backend, name))) {
             for case in cases() {
                 check(arch, backend, name, case);

@@ -139,6 +139,10 @@ pub fn fixtures(arch: Arch) -> [&'static str; 2] {
             include_str!("../../tests/data/llvm-gfx11.txt"),
             include_str!("../../tests/data/kernels-gfx11.txt"),
         ],
+        Arch::Gfx1151 => [
+            include_str!("../../tests/data/llvm-gfx1151.txt"),
+            include_str!("../../tests/data/kernels-gfx1151.txt"),
+        ],
         Arch::Gfx1201 => [
             include_str!("../../tests/data/llvm-gfx12.txt"),
             include_str!("../../tests/data/kernels-gfx12.txt"),

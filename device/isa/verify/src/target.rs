@@ -98,7 +98,7 @@ impl Facts {
     /// Returns the facts of an instruction set.
     pub const fn of(arch: Arch) -> Facts {
         match arch {
-            Arch::Gfx1100 => Facts {
+            Arch::Gfx1100 | Arch::Gfx1151 => Facts {
                 mode: 0xffff_ffff,
                 // `STATUS`, `TRAPSTS`, `GPR_ALLOC`, `LDS_ALLOC`, `IB_STS`, `SH_MEM_BASES`, `FLAT_SCR_LO`, `FLAT_SCR_HI`,
                 // `HW_ID1`, `HW_ID2`, `IB_STS2`, `SHADER_CYCLES`.

@@ -52,6 +52,10 @@ are not there on purpose: compute programs have no use for them. Of images (MIMG
 samples and gathers of level 0 or of a level that the instruction names; the others stop their wave by name. `v_swap_b16` is
 absent."
         }
+        Arch::Gfx1151 => {
+            "\
+The same is absent as on gfx1100."
+        }
         Arch::Gfx1201 => {
             "\
 Exports (VEXPORT, here EXP), parameter interpolation (VINTERP, VDSDIR, here LDSDIR), and what of DS belongs to ray tracing and

@@ -18,6 +18,7 @@ use super::{
 };
 pub(super) use interrupts::FORMAT as INTERRUPTS;
 pub use ips::dword;
+pub(super) use kernel::RULES as KERNEL_RULES;
 pub(super) use mqd::LAYOUT as GENERATION_MQD;
 pub(super) use shader::RULES as SHADER_RULES;
 
@@ -85,6 +86,7 @@ pub(super) static SPEC: Spec = Spec {
     registers: layout::GFX11,
     names: Names::new(include_str!("names.txt")),
     shader_engines: 6,
+    wgps_per_array: 4,
     gc: GcInfo {
         render_backends: 4,
         gl2_channels: 24,

@@ -96,6 +96,7 @@ pub(super) static SPEC: Spec = Spec {
     registers: layout::GFX12,
     names: Names::new(include_str!("names.txt")),
     shader_engines: 4,
+    wgps_per_array: 4,
     // As rocminfo reports a card: 8 MiB of L2, and no cache between it and a compute unit's cache.
     gc: GcInfo {
         render_backends: 4,

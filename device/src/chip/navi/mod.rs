@@ -15,9 +15,6 @@ pub(super) use descriptor::{Field, Owner, Register, check, check_fields, vgprs};
 pub(super) use discovery::{DieTable, GcInfo, binary, gc_header, harvest_table, ip_table};
 pub(super) use names::Names;
 
-/// Work group processors of a shader array.
-const WGPS_PER_ARRAY: u32 = 4;
-
 /// A whole chip.
 #[derive(Debug)]
 pub(super) struct Spec {
@@ -31,6 +28,8 @@ pub(super) struct Spec {
     pub(super) names: Names,
     /// Shader engines.
     pub(super) shader_engines: u32,
+    /// Work group processors of a shader array.
+    pub(super) wgps_per_array: u32,
     /// Caches and graphics units.
     pub(super) gc: GcInfo,
 }
@@ -38,7 +37,7 @@ pub(super) struct Spec {
 impl Spec {
     /// Compute units of the whole chip.
     pub(super) const fn cus(&self) -> u32 {
-        self.shader_engines * 2 * WGPS_PER_ARRAY * 2
+        self.shader_engines * 2 * self.wgps_per_array * 2
     }
 }
 
@@ -53,7 +52,7 @@ impl Navi {
     pub(super) fn new(spec: &'static Spec, cus: u32) -> Self {
         let wgps = (cus / 2).clamp(1, spec.cus() / 2);
         let arrays_per_engine = if wgps == 1 { 1 } else { 2 };
-        let shader_engines = wgps.div_ceil(arrays_per_engine * WGPS_PER_ARRAY);
+        let shader_engines = wgps.div_ceil(arrays_per_engine * spec.wgps_per_array);
         let wgps_per_array = wgps.div_ceil(arrays_per_engine * shader_engines);
         Self { spec, topology: Topology { xccs: 1, shader_engines, arrays_per_engine, wgps_per_array, wgps } }
     }
@@ -100,27 +99,30 @@ impl Chip for Navi {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chip::{gfx1100, gfx1201};
+    use crate::chip::{gfx1100, gfx1151, gfx1201};
 
     #[test]
     fn every_number_of_compute_units_is_laid_out_exactly() {
-        for spec in [&gfx1100::SPEC, &gfx1201::SPEC] {
+        for spec in [&gfx1100::SPEC, &gfx1151::SPEC, &gfx1201::SPEC] {
             for cus in (2..=spec.cus()).step_by(2) {
                 let topology = Navi::new(spec, cus).topology();
                 let arrays = topology.shader_engines * topology.arrays_per_engine;
                 let sum: u32 = (0..arrays).map(|array| topology.active_wgps(array)).sum();
                 assert_eq!(sum * 2, cus);
                 assert!((0..arrays).all(|array| topology.active_wgps(array) <= topology.wgps_per_array));
-                assert!(topology.shader_engines <= spec.shader_engines && topology.wgps_per_array <= 4);
+                assert!(topology.shader_engines <= spec.shader_engines);
+                assert!(topology.wgps_per_array <= spec.wgps_per_array);
             }
         }
     }
 
     #[test]
-    fn whole_chips_are_navi_31_and_navi_48() {
+    fn whole_chips_are_those_that_are_sold() {
         let whole =
             Topology { xccs: 1, shader_engines: 6, arrays_per_engine: 2, wgps_per_array: 4, wgps: 48 };
         assert_eq!(gfx1100::chip(96).topology(), whole);
         assert_eq!(gfx1201::chip(64).topology(), Topology { shader_engines: 4, wgps: 32, ..whole });
+        let strix_halo = Topology { shader_engines: 2, wgps_per_array: 5, wgps: 20, ..whole };
+        assert_eq!(gfx1151::chip(40).topology(), strix_halo);
     }
 }

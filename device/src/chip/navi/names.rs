@@ -42,7 +42,7 @@ impl Names {
 mod tests {
     use belfry_abi::regs;
 
-    use crate::chip::{Chip as _, gfx1100, gfx1201};
+    use crate::chip::{Chip as _, gfx1100, gfx1151, gfx1201};
 
     #[test]
     fn declared_registers_are_where_their_names_say() {
@@ -59,7 +59,7 @@ mod tests {
             "GCVM_L2_PROTECTION_FAULT_STATUS" => "GCVM_L2_PROTECTION_FAULT_STATUS_LO32",
             _ => name.strip_prefix("MP0_").unwrap_or(name),
         };
-        for chip in [gfx1100::chip(64), gfx1201::chip(64)] {
+        for chip in [gfx1100::chip(64), gfx1151::chip(40), gfx1201::chip(64)] {
             for (ip, all) in blocks {
                 for register in all {
                     let place = chip.dword(ip, 0, register.at);
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn every_line_has_a_name_of_its_own_place() {
-        for names in [&gfx1100::SPEC.names, &gfx1201::SPEC.names] {
+        for names in [&gfx1100::SPEC.names, &gfx1151::SPEC.names, &gfx1201::SPEC.names] {
             assert_eq!(names.table().len(), names.text.lines().count());
             assert_eq!((names.name(0), names.name(0x3_ffff)), (Some("MM_INDEX"), None));
         }

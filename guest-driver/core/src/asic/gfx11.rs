@@ -35,6 +35,7 @@ pub(super) const GFX1100: Asic = Asic {
     // Work group processors of two.
     fuses: Fuses { cus: 2, arrays: true },
     partitions: false,
+    integrated: false,
     has_xgmi: false,
     mqd: mqd::MANAGER,
     kernel_me: 3,

@@ -19,6 +19,7 @@ pub(super) static GFX1201: Asic = Asic {
     packet_registers: GFX1100.packet_registers,
     fuses: GFX1100.fuses,
     partitions: GFX1100.partitions,
+    integrated: GFX1100.integrated,
     has_xgmi: GFX1100.has_xgmi,
     mqd: mqd::MANAGER,
     kernel_me: GFX1100.kernel_me,

@@ -40,6 +40,7 @@ pub(super) static GFX942: Asic = Asic {
     packet_registers: 0xffff,
     fuses: Fuses { cus: 1, arrays: false },
     partitions: true,
+    integrated: false,
     has_xgmi: true,
     mqd: mqd::MANAGER,
     kernel_me: 2,

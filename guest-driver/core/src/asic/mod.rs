@@ -4,6 +4,7 @@
 //! table names, as amdkfd chooses its `mqd_manager` and amdgpu its `gmc` functions. The device's `Hw` refers to it.
 
 mod gfx11;
+mod gfx11_5;
 mod gfx12;
 mod gfx9;
 mod readable;
@@ -53,6 +54,8 @@ pub(crate) struct Asic {
     pub(crate) fuses: Fuses,
     /// Its graphics cores can be shared out (`CP_HYP_XCP_CTL`).
     pub(crate) partitions: bool,
+    /// Memory that programs ask of the GPU is the machine's: an APU, which has a small part of that as VRAM.
+    pub(crate) integrated: bool,
     /// Several of them can be a hive (`MC_VM_XGMI_LFB_CNTL`).
     pub(crate) has_xgmi: bool,
     /// Contents of MQDs.
@@ -423,7 +426,7 @@ pub(crate) struct Product {
 }
 
 /// Every kind the driver knows.
-const ASICS: &[&Asic] = &[&gfx11::GFX1100, &gfx9::GFX942, &gfx12::GFX1201];
+const ASICS: &[&Asic] = &[&gfx11::GFX1100, &gfx9::GFX942, &gfx12::GFX1201, &gfx11_5::GFX1151];
 
 /// Finds the kind with a graphics core of this version, if the driver knows it.
 pub(crate) fn find(gc: GcVersion) -> Option<&'static Asic> {

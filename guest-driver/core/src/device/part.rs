@@ -22,7 +22,12 @@ impl<O: Os> Device<O> {
     }
 
     /// VRAM of a node. All of it is shared, and each of several nodes may have its part (`amdgpu_amdkfd_xcp_memory_size`).
+    ///
+    /// Of an APU it is the system's memory that the GPU may have (`ttm_tt_pages_limit`).
     pub(crate) fn vram_of_node(&self, nodes: &Nodes) -> u64 {
+        if self.hw.asic().integrated {
+            return self.gtt_limit;
+        }
         self.vram.size() / u64::from(nodes.count()) / PAGE_SIZE * PAGE_SIZE
     }
 
@@ -35,6 +40,9 @@ impl<O: Os> Device<O> {
 
     /// Bytes of VRAM that buffer objects of a node can have (`amdgpu_amdkfd_get_available_memory`).
     pub(crate) fn available_vram(&self, nodes: &Nodes, node: &Node) -> u64 {
+        if self.hw.asic().integrated {
+            return self.gtt_limit.saturating_sub(self.memory_used().1) / PAGE_SIZE * PAGE_SIZE;
+        }
         let free = self.vram.free_bytes();
         if nodes.count() == 1 {
             return free;

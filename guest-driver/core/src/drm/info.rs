@@ -2,9 +2,9 @@
 
 use belfry_abi::kfd::drm::{
     self as nr, AMDGPU_HW_IP_COMPUTE, AMDGPU_HW_IP_DMA, AMDGPU_HW_IP_GFX, AMDGPU_HW_IP_INSTANCE_MAX_COUNT,
-    AMDGPU_HW_IP_NUM, AMDGPU_HW_IP_VPE, AMDGPU_INFO_FW_GFX_MEC, AMDGPU_INFO_FW_SDMA, AMDGPU_INFO_FW_VCE,
-    AMDGPU_INFO_FW_VPE, DrmAmdgpuHeapInfo, DrmAmdgpuInfo, DrmAmdgpuInfoDevice, DrmAmdgpuInfoFirmware,
-    DrmAmdgpuInfoGds, DrmAmdgpuInfoHwIp, DrmAmdgpuMemoryInfo,
+    AMDGPU_HW_IP_NUM, AMDGPU_HW_IP_VPE, AMDGPU_IDS_FLAGS_FUSION, AMDGPU_INFO_FW_GFX_MEC, AMDGPU_INFO_FW_SDMA,
+    AMDGPU_INFO_FW_VCE, AMDGPU_INFO_FW_VPE, DrmAmdgpuHeapInfo, DrmAmdgpuInfo, DrmAmdgpuInfoDevice,
+    DrmAmdgpuInfoFirmware, DrmAmdgpuInfoGds, DrmAmdgpuInfoHwIp, DrmAmdgpuMemoryInfo,
 };
 use zerocopy::IntoBytes;
 
@@ -180,6 +180,7 @@ fn device_info<O: Os>(
         external_rev: product.external_rev,
         pci_rev: u32::from(device.info.revision_id),
         family: product.family,
+        ids_flags: if device.hw.asic().integrated { AMDGPU_IDS_FLAGS_FUSION } else { 0 },
         num_shader_engines: config.shader_engines,
         num_shader_arrays_per_engine: config.arrays_per_engine,
         gpu_counter_freq: COUNTER_KHZ,

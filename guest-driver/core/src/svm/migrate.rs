@@ -44,7 +44,8 @@ pub(super) fn prefetch<O: Os>(process: &Process<O>, range: &Range<u64>) -> bool 
     match process.nodes.named(migration.attributes.prefetch) {
         // Asked only now: the pages of VRAM cost the operating system memory from the first question on.
         Ok(node) if reached_by_all(process, &migration.attributes, xnack, node) => {
-            if !node.device.hw.os().has_vram_pages() {
+            // Of an APU all memory is the system's (`svm_migrate_init`).
+            if node.device.hw.asic().integrated || !node.device.hw.os().has_vram_pages() {
                 return false;
             }
             // From the VRAM of another device by way of system memory (`svm_migrate_vram_to_vram`).

@@ -1,5 +1,6 @@
 //! Scalar ALU, control and scalar memory instructions.
 
+use super::numbers::{as_sum, of_numbers};
 use super::operand::Width;
 use super::{Di, Lowered, Lowering, Unsupported};
 use crate::exec::di::{Handler, Kind, Source, flag};
@@ -244,12 +245,17 @@ impl Lowering {
 
     /// An operation on floats in scalar registers, which is the vector operation `op`.
     pub(super) fn scalar_float(&mut self, inst: &Inst, op: Op, definitions: Definitions) -> Lowered {
-        let entry =
-            rounded::entry(op, self.mode).or_else(|| definitions(op, self.backend)).ok_or(Unsupported)?;
+        let mut mods = inst.mods;
+        // As of vector operations, `MODE.IEEE` decides about signalling NaNs.
+        let op = if self.signals() { as_sum(op, &mut mods) } else { op };
+        let of_numbers = if self.signals() { of_numbers(op) } else { None };
+        let entry = rounded::entry(op, self.mode)
+            .or_else(|| definitions(of_numbers.unwrap_or(op), self.backend))
+            .ok_or(Unsupported)?;
         let mut src = [Source::ZERO; 3];
         for (n, slot) in src.iter_mut().enumerate().take(entry.arity) {
             let width = Width { bits: entry.bits[n], format: entry.input, signed: false };
-            *slot = self.modified(inst.src[n], n, width, &inst.mods)?;
+            *slot = self.modified(inst.src[n], n, width, &mods)?;
             slot.high |= inst.op == Op::S_CVT_HI_F32_F16;
         }
         if self.records_exceptions()

@@ -196,7 +196,7 @@ impl Lowering {
     }
 
     /// Returns true if signalling NaNs stay signalling, as they do with `MODE.IEEE` off.
-    fn signals(&self) -> bool {
+    pub(super) fn signals(&self) -> bool {
         self.has_ieee() && self.mode & IEEE == 0
     }
 

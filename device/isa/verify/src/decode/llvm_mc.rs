@@ -14,7 +14,7 @@ use super::sample::Sample;
 const fn end(arch: Arch) -> [u8; 4] {
     match arch {
         Arch::Gfx942 => [0x5a, 0x5a, 0x8d, 0xbf],
-        Arch::Gfx1100 | Arch::Gfx1201 => [0x5a, 0x5a, 0x82, 0xbf],
+        Arch::Gfx1100 | Arch::Gfx1151 | Arch::Gfx1201 => [0x5a, 0x5a, 0x82, 0xbf],
     }
 }
 /// Its text.

@@ -80,6 +80,7 @@ pub fn file(arch: Arch) -> &'static str {
     match arch {
         Arch::Gfx942 => "llvm23-gfx9.txt",
         Arch::Gfx1100 => "llvm23-gfx11.txt",
+        Arch::Gfx1151 => "llvm23-gfx1151.txt",
         Arch::Gfx1201 => "llvm23-gfx12.txt",
     }
 }
@@ -89,13 +90,16 @@ pub fn fixture(arch: Arch) -> &'static str {
     match arch {
         Arch::Gfx942 => include_str!("../../../tests/data/llvm23-gfx9.txt"),
         Arch::Gfx1100 => include_str!("../../../tests/data/llvm23-gfx11.txt"),
+        Arch::Gfx1151 => include_str!("../../../tests/data/llvm23-gfx1151.txt"),
         Arch::Gfx1201 => include_str!("../../../tests/data/llvm23-gfx12.txt"),
     }
 }
 
 /// The forms of VOP3, VOP3P and VOPC, those with two destinations included.
 pub fn forms(arch: Arch) -> impl Iterator<Item = (usize, Pattern)> {
-    patterns(arch).enumerate().filter(|(_, pattern)| FORMATS.contains(&pattern.format))
+    patterns(arch)
+        .map(|pattern| (usize::from(pattern.form), pattern))
+        .filter(|(_, pattern)| FORMATS.contains(&pattern.format))
 }
 
 /// A vector of LLVM 23 for each of [`forms`] that it knows: `waves<TAB>bytes<TAB>text`. The text is that of LLVM 22.

@@ -426,7 +426,8 @@ fn exchange(state: &mut State, inst: &Inst) {
     let value =
         |register: u32, lane: u32| if exec >> lane & 1 != 0 { before.vgpr(register, lane) } else { 0 };
     let named = |lane: u32| before.vgpr(address, lane).wrapping_add(offset) / 4;
-    let whole = before.arch != Arch::Gfx1100 && before.lanes == 64;
+    let halves = matches!(before.arch, Arch::Gfx1100 | Arch::Gfx1151);
+    let whole = !halves && before.lanes == 64;
     let target = |lane: u32| if whole { named(lane) % 64 } else { lane / 32 * 32 + named(lane) % 32 };
     let src = register(state, inst.src[1]);
     match inst.op {
