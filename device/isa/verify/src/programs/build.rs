@@ -52,7 +52,10 @@ pub(super) fn drawable(arch: Arch, patterns: impl Iterator<Item = Pattern>) -> V
     let complete: Vec<Op> =
         coverage(arch).iter().filter(|entry| entry.is_complete()).map(|entry| entry.op).collect();
     let mut kinds: Vec<(Format, Vec<Pattern>)> = Vec::new();
-    for pattern in patterns.filter(|pattern| complete.contains(&pattern.op) && is_drawable(pattern.op)) {
+    // Instructions of images need a descriptor in registers of their own, and the reference has none of them.
+    let is_image = |format| matches!(format, Format::Mimg | Format::Vimage | Format::Vsample);
+    let known = patterns.filter(|pattern| complete.contains(&pattern.op) && is_drawable(pattern.op));
+    for pattern in known.filter(|pattern| !is_image(pattern.format)) {
         match kinds.iter_mut().find(|(format, _)| *format == pattern.format) {
             Some((_, patterns)) => patterns.push(pattern),
             None => kinds.push((pattern.format, vec![pattern])),
