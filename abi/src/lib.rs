@@ -1,4 +1,4 @@
-//! Every layout that two parts of Belfry share, without behaviour.
+//! Every layout that two parts of Belfry share, without behaviour; and the [figures](sensors) that both sides show of the card.
 //!
 //! Hardware names are kept verbatim, so that readers of amdkfd, amdgpu or gem5 find their way. Every layout
 //! cites the header and symbol that publish it, and carries constant size and offset assertions.
@@ -38,5 +38,6 @@ pub mod pm4;
 pub mod psp;
 pub mod regs;
 pub mod sdma;
+pub mod sensors;
 pub mod signal;
 pub mod smu;

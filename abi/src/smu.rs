@@ -1,7 +1,11 @@
 //! Messages of the system management unit (SMU).
 //!
 //! Source: Linux `drivers/gpu/drm/amd/pm/swsmu/inc/pmfw_if/smu_v13_0_0_ppsmc.h` (`PPSMC_MSG_*`, `PPSMC_Result_*`) and
-//! `smu13_driver_if_v13_0_0.h` (`TABLE_*`).
+//! `smu13_driver_if_v13_0_0.h` (`TABLE_*`, `FEATURE_*`, `PPCLK_*`).
+
+mod tables;
+
+pub use tables::{PpTable, SmuMetrics, Temperature};
 
 /// A message of SMU 13.0.0.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -39,6 +43,14 @@ messages! {
     ENABLE_ALL_SMU_FEATURES = 0x6, "EnableAllSmuFeatures";
     /// Stops all features.
     DISABLE_ALL_SMU_FEATURES = 0x7, "DisableAllSmuFeatures";
+    /// Starts features 31:0 of its parameter.
+    ENABLE_SMU_FEATURES_LOW = 0x8, "EnableSmuFeaturesLow";
+    /// Starts features 63:32 of its parameter.
+    ENABLE_SMU_FEATURES_HIGH = 0x9, "EnableSmuFeaturesHigh";
+    /// Stops features 31:0 of its parameter.
+    DISABLE_SMU_FEATURES_LOW = 0xa, "DisableSmuFeaturesLow";
+    /// Stops features 63:32 of its parameter.
+    DISABLE_SMU_FEATURES_HIGH = 0xb, "DisableSmuFeaturesHigh";
     /// Returns the running features 31:0.
     GET_RUNNING_SMU_FEATURES_LOW = 0xc, "GetRunningSmuFeaturesLow";
     /// Returns the running features 63:32.
@@ -59,6 +71,12 @@ messages! {
     SET_SOFT_MIN_BY_FREQ = 0x19, "SetSoftMinByFreq";
     /// Most frequency of a clock.
     SET_SOFT_MAX_BY_FREQ = 0x1a, "SetSoftMaxByFreq";
+    /// Returns the lowest frequency of a clock.
+    GET_MIN_DPM_FREQ = 0x1d, "GetMinDpmFreq";
+    /// Returns the highest frequency of a clock.
+    GET_MAX_DPM_FREQ = 0x1e, "GetMaxDpmFreq";
+    /// Returns the frequency of a level of a clock, or the number of levels.
+    GET_DPM_FREQ_BY_INDEX = 0x1f, "GetDpmFreqByIndex";
     /// Limits of the link.
     OVERRIDE_PCIE_PARAMETERS = 0x20, "OverridePcieParameters";
     /// Kind of work that clocks fit.
@@ -123,6 +141,62 @@ impl Table {
     pub const COMBO_PPTABLE: Self = Self(1);
     /// Clocks, power and temperatures, `TABLE_SMU_METRICS`.
     pub const SMU_METRICS: Self = Self(5);
+    /// Coefficients by which a workload moves the clocks, `TABLE_ACTIVITY_MONITOR_COEFF`.
+    pub const ACTIVITY_MONITOR_COEFF: Self = Self(7);
     /// Limits of overclocking, `TABLE_OVERDRIVE`.
     pub const OVERDRIVE: Self = Self(8);
+}
+
+/// A clock, in bits 31:16 of a parameter (`PPCLK_e`).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Clock(pub u32);
+
+impl Clock {
+    /// Graphics, `PPCLK_GFXCLK`.
+    pub const GFXCLK: Self = Self(0);
+    /// System hub, `PPCLK_SOCCLK`.
+    pub const SOCCLK: Self = Self(1);
+    /// Memory, `PPCLK_UCLK`.
+    pub const UCLK: Self = Self(2);
+    /// Data fabric, `PPCLK_FCLK`.
+    pub const FCLK: Self = Self(3);
+    /// Number of clocks (`PPCLK_COUNT`).
+    pub const COUNT: usize = 13;
+    /// Level, in bits 15:0, that asks for the number of levels.
+    pub const LEVELS: u32 = 0xff;
+    /// Bit of a number of levels: the clock takes any frequency between the first and the last.
+    pub const FINE_GRAINED: u32 = 1 << 31;
+}
+
+/// Features, a bit for each (`FEATURE_*_BIT`).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Features(pub u64);
+
+impl Features {
+    /// The graphics clock follows the load (`FEATURE_DPM_GFXCLK_BIT`).
+    pub const DPM_GFXCLK: Self = Self(1 << 1);
+    /// The memory's clock follows the load (`FEATURE_DPM_UCLK_BIT`).
+    pub const DPM_UCLK: Self = Self(1 << 3);
+    /// The fabric's clock follows the load (`FEATURE_DPM_FCLK_BIT`).
+    pub const DPM_FCLK: Self = Self(1 << 4);
+    /// The system hub's clock follows the load (`FEATURE_DPM_SOCCLK_BIT`).
+    pub const DPM_SOCCLK: Self = Self(1 << 5);
+    /// The link has levels (`FEATURE_DPM_LINK_BIT`).
+    pub const DPM_LINK: Self = Self(1 << 7);
+    /// Power and temperatures have limits (`FEATURE_THROTTLERS_BIT`).
+    pub const THROTTLERS: Self = Self(1 << 24);
+    /// The fan follows the temperatures (`FEATURE_FAN_CONTROL_BIT`).
+    pub const FAN_CONTROL: Self = Self(1 << 30);
+
+    /// All features of both.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Bits 31:0 and 63:32.
+    #[must_use]
+    pub const fn halves(self) -> [u32; 2] {
+        [self.0 as u32, (self.0 >> 32) as u32]
+    }
 }

@@ -152,6 +152,8 @@ guest_errors! {
     PspApplication = "call of an application of the PSP, which is not modelled",
     SmuMessage = "message of the SMU that is not modelled",
     SmuDebugMessage = "message to the mailbox for tests of the SMU, which is not modelled",
+    SmuClock = "clock of the SMU, or level of one, that does not exist",
+    SmuPowerLimit = "limit of power that the SMU cannot have",
     SmuTable = "table of the SMU that is not modelled",
     SmuTableUnmapped = "table of the SMU at an address that is not mapped",
 }

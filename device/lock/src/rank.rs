@@ -152,6 +152,7 @@ ranks! {
         // No lock of a device is taken under these.
         SliceCounters = "Memory.counters",
         ConfigSpace = "Gpu.pci",
+        SmuLoad = "Smu.load",
         Thread = "Gpu.thread",
         DebugSettings = "Debugger.watches",
         Waits = "Waits.pages",

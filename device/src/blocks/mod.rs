@@ -33,6 +33,6 @@ pub(crate) use nbif::Nbif;
 pub(crate) use osssys::Osssys;
 pub(crate) use psp::Psp;
 pub(crate) use sdma::Sdma;
-pub(crate) use smu::{ResetRequest, Smu};
+pub(crate) use smu::{ResetRequest, Smu, SmuPorts};
 pub(crate) use smuio::Smuio;
 pub(crate) use umc::Umc;

@@ -1,5 +1,7 @@
 //! The firmware of a chip.
 
+use belfry_abi::sensors::Peaks;
+
 /// One firmware, as the driver finds it on a card of the chip.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Firmware {
@@ -70,6 +72,6 @@ pub struct SmuFirmware {
     pub version: u32,
     /// Version of the interface to the driver (`SMU13_0_0_DRIVER_IF_VERSION`).
     pub interface: u32,
-    /// Limit of power.
-    pub watts: u32,
+    /// Highest clocks of the card.
+    pub peaks: Peaks,
 }

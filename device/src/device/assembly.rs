@@ -11,7 +11,7 @@ use belfry_lock::{Mutex, OnDevice};
 use super::session::{AfterStores, Session};
 use super::{Gpu, Resources};
 use crate::blocks::{
-    Athub, Gc, GcCore, GcPorts, Mmhub, Nbif, Osssys, Psp, ResetRequest, Sdma, Smu, Smuio, Umc,
+    Athub, Gc, GcCore, GcPorts, Mmhub, Nbif, Osssys, Psp, ResetRequest, Sdma, Smu, SmuPorts, Smuio, Umc,
 };
 use crate::chip::Chip;
 use crate::config::GpuConfig;
@@ -154,12 +154,16 @@ impl Gpu {
         ];
         let reset_request = Arc::new(ResetRequest::default());
         if let Some(smu) = generation.smu {
-            blocks.push(Box::new(Smu::new(
-                smu,
-                Arc::clone(&contexts),
-                Arc::clone(&counters),
-                Arc::clone(&reset_request),
-            )));
+            let ports = SmuPorts {
+                contexts: Arc::clone(&contexts),
+                counters: Arc::clone(&counters),
+                reset: Arc::clone(&reset_request),
+                time: clock.clone(),
+                activity: config.activity.clone(),
+                counts_time: session.is_none(),
+                number: config.number,
+            };
+            blocks.push(Box::new(Smu::new(smu, ports)));
         }
         let ring_notice = Arc::new(RingNotice::default());
         for xcc in 0..xccs {

@@ -17,6 +17,8 @@ const CAP_MSIX: usize = 0xc0;
 const EXT_VENDOR: usize = 0x100;
 
 const PCI_EXP_DEVCTL: usize = CAP_PCIE + 0x08;
+const DEVCTL2: usize = CAP_PCIE + 0x28;
+const ATOMIC_REQUESTER: u16 = 1 << 6;
 const DEVCTL_FLR: u16 = 1 << 15;
 /// Memory Space Enable (PCI Local Bus 3.0 section 6.2.2).
 const COMMAND_MEMORY: u64 = 1 << 1;
@@ -97,7 +99,10 @@ impl ConfigSpace {
         self.allow16(CAP_PCIE + 0x10, 0x0fc3);
         self.put16(CAP_PCIE + 0x12, 4 | 16 << 4);
         self.put32(CAP_PCIE + 0x24, 1 << 7 | 1 << 8 | 0xf); // completes 32- and 64-bit AtomicOps; completion timeouts
-        self.allow16(CAP_PCIE + 0x28, 0x045f); // AtomicOp requester enable, completion timeout
+        // AtomicOp requester enable, set: on a root bus, drivers see no root port that completes such operations, and take this
+        // bit for the word of who made the machine (Linux `pci_enable_atomic_ops_to_root`). Guest memory does complete them.
+        self.put16(DEVCTL2, ATOMIC_REQUESTER);
+        self.allow16(DEVCTL2, 0x045f); // AtomicOp requester enable, completion timeout
         self.put32(CAP_PCIE + 0x2c, 0x1e);
         self.put16(CAP_PCIE + 0x30, 4);
         self.allow16(CAP_PCIE + 0x30, 0xffff);
@@ -187,6 +192,15 @@ mod tests {
         assert_eq!(!read32(&space, 0x24) + 1, 1 << 20);
         assert_eq!(read32(&space, 0x30), 0, "no expansion ROM");
         assert_eq!(read32(&space, 0), 0x744c_1002);
+    }
+
+    #[test]
+    fn atomic_operations_are_on_from_the_start_and_can_be_switched_off() {
+        let mut space = space();
+        assert_eq!(read32(&space, CAP_PCIE) >> 20 & 0xf, 0, "an endpoint");
+        assert_eq!(byte(&space, DEVCTL2) & 0x40, 0x40);
+        space.write(DEVCTL2, &[0]);
+        assert_eq!(byte(&space, DEVCTL2), 0);
     }
 
     #[test]

@@ -2,10 +2,11 @@
 
 use belfry_abi::psp::{BootCommand, Command, RESPONSE, RESPONSE_OFFSET, RingCommand, Status};
 use belfry_abi::regs::{mp, mp1, nbio, smuio};
-use belfry_abi::smu::{Answer, Message, Table};
+use belfry_abi::sensors::{JUNCTION, POWER_LIMIT, Peaks, Sensors};
+use belfry_abi::smu::{Answer, Clock, Features, Message, PpTable, SmuMetrics, Table, Temperature};
 use belfry_device::GpuConfig;
 use belfry_device::chip::gfx1100::dword;
-use zerocopy::IntoBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::driver::{Driver, FB};
 
@@ -198,7 +199,10 @@ fn smu_answers_messages_and_writes_tables() {
     message(&driver, Message::SET_DRIVER_DRAM_ADDR_LOW, (FB + COMMAND) as u32);
     let table = |table: Table| message(&driver, Message::TRANSFER_TABLE_SMU2DRAM, table.0).0;
     assert_eq!(table(Table::COMBO_PPTABLE), Answer::OK.0);
-    assert_eq!(vram_u32(&driver, COMMAND), 0);
+    assert_eq!(vram_u32(&driver, COMMAND) >> 16, u32::from(PpTable::FORMAT_REVISION));
+    assert_eq!(vram_u32(&driver, COMMAND + PpTable::VERSION as u64), PpTable::CURRENT_VERSION);
+    let watts = vram_u32(&driver, COMMAND + PpTable::SOCKET_POWER_LIMIT_AC as u64) & 0xffff;
+    assert_eq!(watts, POWER_LIMIT);
     assert_eq!(vram_u32(&driver, COMMAND + 0x3ffc), 0);
     assert_eq!(vram_u32(&driver, COMMAND + 0x4000), u32::MAX, "no more than the table");
     assert_eq!(table(Table(0x77)), Answer::FAILED.0);
@@ -207,6 +211,53 @@ fn smu_answers_messages_and_writes_tables() {
     assert_eq!(driver.errors("table of the SMU at an address that is not mapped"), 1);
     assert_eq!(message(&driver, Message(0xfe), 7), (Answer::UNKNOWN.0, 7));
     assert_eq!(driver.errors("message of the SMU that is not modelled"), 1);
+}
+
+#[test]
+fn smu_runs_the_features_that_it_has_and_measures() {
+    let driver = Driver::new();
+    driver.enable();
+    let says = |which, parameter| message(&driver, which, parameter);
+    assert_eq!(says(Message::GET_RUNNING_SMU_FEATURES_LOW, 0), (Answer::OK.0, 0));
+    says(Message::SET_ALLOWED_FEATURES_MASK_LOW, u32::MAX);
+    says(Message::SET_ALLOWED_FEATURES_MASK_HIGH, u32::MAX);
+    assert_eq!(says(Message::ENABLE_ALL_SMU_FEATURES, 0).0, Answer::OK.0);
+    let running = says(Message::GET_RUNNING_SMU_FEATURES_LOW, 0).1;
+    let expected = Features::DPM_GFXCLK.with(Features::DPM_UCLK).with(Features::THROTTLERS).halves()[0];
+    assert_eq!(running & expected, expected);
+    let clock = |clock: Clock, level: u32| clock.0 << 16 | level;
+    assert_eq!(says(Message::GET_MIN_DPM_FREQ, clock(Clock::GFXCLK, 0)), (Answer::OK.0, 500));
+    assert_eq!(says(Message::GET_MAX_DPM_FREQ, clock(Clock::GFXCLK, 0)), (Answer::OK.0, 2482));
+    assert_eq!(says(Message::GET_DPM_FREQ_BY_INDEX, clock(Clock::UCLK, Clock::LEVELS)), (Answer::OK.0, 4));
+    assert_eq!(says(Message::GET_DPM_FREQ_BY_INDEX, clock(Clock::UCLK, 3)), (Answer::OK.0, 1249));
+    assert_eq!(says(Message::GET_DPM_FREQ_BY_INDEX, clock(Clock::UCLK, 4)).0, Answer::FAILED.0);
+    assert_eq!(says(Message::SET_SOFT_MIN_BY_FREQ, clock(Clock(12), 500)).0, Answer::FAILED.0);
+    assert_eq!(driver.errors("clock of the SMU, or level of one, that does not exist"), 2);
+    assert_eq!(says(Message::GET_PPT_LIMIT, 0).1, POWER_LIMIT);
+    assert_eq!(says(Message::SET_PPT_LIMIT, POWER_LIMIT).0, Answer::OK.0);
+    assert_eq!(says(Message::SET_PPT_LIMIT, POWER_LIMIT + 1).0, Answer::FAILED.0);
+    assert_eq!(driver.errors("limit of power that the SMU cannot have"), 1);
+
+    says(Message::SET_DRIVER_DRAM_ADDR_HIGH, ((FB + COMMAND) >> 32) as u32);
+    says(Message::SET_DRIVER_DRAM_ADDR_LOW, (FB + COMMAND) as u32);
+    let measured = || {
+        assert_eq!(says(Message::TRANSFER_TABLE_SMU2DRAM, Table::SMU_METRICS.0).0, Answer::OK.0);
+        let mut bytes = [0; size_of::<SmuMetrics>()];
+        driver.gpu.bar_read(belfry_abi::pci::BAR_VRAM, COMMAND, &mut bytes).unwrap();
+        SmuMetrics::read_from_bytes(&bytes).unwrap()
+    };
+    let at_rest = measured();
+    let sensors = Sensors { peaks: Peaks::GFX1100, busy_percent: 0 };
+    assert_eq!(at_rest.average_gfx_activity, 0);
+    assert_eq!(u32::from(at_rest.average_socket_power), sensors.power());
+    assert_eq!(u32::from(at_rest.avg_temperature[Temperature::HOTSPOT.0]), sensors.temperature(&JUNCTION));
+    assert_eq!(at_rest.curr_clock[Clock::UCLK.0 as usize], 96);
+    assert_eq!((at_rest.pcie_rate, at_rest.pcie_width), (4, 16));
+    says(Message::SET_SOFT_MIN_BY_FREQ, clock(Clock::GFXCLK, 1800));
+    assert_eq!(measured().curr_clock[0], 1800, "the clock obeys its limits");
+    driver.gpu.reset(belfry_device::ResetKind::Flr);
+    driver.enable();
+    assert_eq!(says(Message::GET_RUNNING_SMU_FEATURES_LOW, 0), (Answer::OK.0, 0));
 }
 
 #[test]

@@ -9,9 +9,10 @@ mod shader;
 
 use belfry_abi::pci;
 use belfry_abi::regs::layout;
+use belfry_abi::sensors::Peaks;
 use belfry_isa::inst::Arch;
 
-use super::navi::{GcInfo, Names, Navi, Spec};
+use super::navi::{BoardMemory, GcInfo, MemoryTable, Names, Navi, Spec};
 use super::{
     Card, Firmware, Firmwares, Generation, Identity, MesFirmware, MesFrames, Model, Pm4Packets, PteFormat,
     RegisterBar, SdmaMqdForm, SdmaPackets, SdmaRules, Shape, SmuFirmware, UserRegisters,
@@ -47,8 +48,8 @@ pub static GENERATION: Generation = Generation {
         Firmware::Mes(MesFirmware { frames: MesFrames::V11, version: 14 << 12 | 0x84, on_both_pipes: false }),
         Firmware::SdmaRings,
     ]),
-    // Firmware 78.135.0: from 78.41.0 on it takes Mode1Reset. Board power of an RX 7900 XTX.
-    smu: Some(SmuFirmware { version: 0x004e_8700, interface: 0x3d, watts: 355 }),
+    // Firmware 78.135.0: from 78.41.0 on it takes Mode1Reset.
+    smu: Some(SmuFirmware { version: 0x004e_8700, interface: 0x3d, peaks: Peaks::GFX1100 }),
     shader: shader::RULES,
     kernel: kernel::RULES,
     // RX 7900 XTX: 2482 MHz by its driver, 960 GB/s (20 Gbit/s on 384 bits). A SIMD does 32 lanes per cycle,
@@ -95,6 +96,7 @@ pub(super) static SPEC: Spec = Spec {
         gl1_kib: 256,
         gl2_kib: 6144,
     },
+    memory: BoardMemory { channels: 24, table: MemoryTable::VramInfo },
 };
 
 /// A Navi 31 with this number of compute units; the real chip has 96 in 6 engines x 2 arrays x 4 work group

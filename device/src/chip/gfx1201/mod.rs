@@ -9,7 +9,7 @@ use belfry_abi::pci;
 use belfry_abi::regs::layout;
 use belfry_isa::inst::Arch;
 
-use super::navi::{GcInfo, Names, Navi, Spec};
+use super::navi::{BoardMemory, GcInfo, MemoryTable, Names, Navi, Spec};
 use super::{
     Card, Firmware, Firmwares, Generation, Identity, MesFirmware, MesFrames, Model, MqdLayout, Pm4Packets,
     PteFormat, RegisterBar, SdmaMqdForm, SdmaPackets, SdmaRules, Shape, gfx1100,
@@ -106,6 +106,7 @@ pub(super) static SPEC: Spec = Spec {
         gl1_kib: 0,
         gl2_kib: 8192,
     },
+    memory: BoardMemory { channels: 16, table: MemoryTable::UmcInfo },
 };
 
 /// A Navi 48 with this number of compute units; the real chip has 64 in 4 engines x 2 arrays x 4 work group

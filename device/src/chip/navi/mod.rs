@@ -32,6 +32,26 @@ pub(super) struct Spec {
     pub(super) wgps_per_array: u32,
     /// Caches and graphics units.
     pub(super) gc: GcInfo,
+    /// Memory of the board.
+    pub(super) memory: BoardMemory,
+}
+
+/// Memory of a board, as its VBIOS describes it: GDDR6 on channels of 16 bits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BoardMemory {
+    /// Channels.
+    pub(super) channels: u8,
+    /// Table that a driver reads.
+    pub(super) table: MemoryTable,
+}
+
+/// Table of the VBIOS that describes the memory.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum MemoryTable {
+    /// `atom_vram_info_header_v3_0`.
+    VramInfo,
+    /// `atom_umc_info_v4_0`.
+    UmcInfo,
 }
 
 impl Spec {

@@ -10,6 +10,7 @@ use belfry_abi::gpuvm::{PRIVATE_APERTURE_HI16, SHARED_APERTURE_HI16};
 use belfry_abi::kfd::drm::{AMDGPU_FAMILY_GC_11_0_0, AMDGPU_VRAM_TYPE_GDDR6};
 use belfry_abi::pci::{HDP_REMAP_OFFSET, REGISTER_BAR_SIZE, doorbell};
 use belfry_abi::regs::layout;
+use belfry_abi::sensors::Peaks;
 
 pub(super) use mes::{FRAMES as MES_FRAMES, launch_control};
 pub(super) use mqd::{MANAGER as MQD_MANAGER, init_sdma_mqd, update_sdma_mqd};
@@ -87,8 +88,8 @@ pub(super) const GFX1100: Asic = Asic {
         external_rev: 0x1,
         fw_version: 2140,
         sdma_fw_version: 20,
-        max_engine_clock: 2482,
-        max_memory_clock: 1249,
+        max_engine_clock: Peaks::GFX1100.engine,
+        max_memory_clock: Peaks::GFX1100.memory,
         memory_type: AMDGPU_VRAM_TYPE_GDDR6,
         memory_width: 384,
         // Address watch mask 7 to 29, dispatch info always valid.

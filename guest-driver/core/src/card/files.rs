@@ -7,9 +7,10 @@ use core::fmt::Write as _;
 
 use belfry_abi::partition::ComputePartition;
 use belfry_abi::pci::VbiosPartNumber;
+use belfry_abi::sensors;
 
 use super::Source::{Activity, Card as Fixed, Memory};
-use super::{Card, Cards, Figures, File, Show, Source, Store, metrics, model};
+use super::{Card, Cards, Figures, File, Show, Source, Store, metrics};
 use crate::config::HIVE_ID;
 use crate::errno::{Errno, Result};
 
@@ -101,13 +102,13 @@ fn fine_levels(lowest: u32, highest: u32, current: u32) -> Vec<u8> {
 }
 
 fn memory_levels(card: &Card, figures: &Figures) -> Vec<u8> {
-    let [first, second, third] = model::MEMORY_CLOCKS;
-    levels(&[first, second, third, card.max_memory_clock], model::memory_clock(card, figures))
+    let sensors = card.sensors(figures);
+    levels(&sensors.peaks.memory_clocks(), sensors.memory_clock())
 }
 
 /// Takes a limit that is the only value there is.
 fn power_limit(_: &Card, _: &Figures) -> Vec<u8> {
-    line(u64::from(model::POWER_LIMIT) * 1_000_000)
+    line(u64::from(sensors::POWER_LIMIT) * 1_000_000)
 }
 
 /// Millidegrees.
@@ -128,7 +129,7 @@ fn performance_level(_: &Card, text: &str) -> Result<()> {
 fn set_power_limit(_: &Card, text: &str) -> Result<()> {
     let microwatts: u32 = text.parse().map_err(|_| Errno::EINVAL)?;
     // Lowest and highest limit are the same: others are out of range.
-    if microwatts / 1_000_000 == model::POWER_LIMIT { Ok(()) } else { Err(Errno::EINVAL) }
+    if microwatts / 1_000_000 == sensors::POWER_LIMIT { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
 fn set_fan_control(_: &Card, text: &str) -> Result<()> {
@@ -159,8 +160,8 @@ pub static FILES: &[File] = &[
         "pp_dpm_sclk",
         Activity,
         |card, figures| {
-            let current = model::engine_clock(card, figures);
-            fine_levels(model::IDLE_ENGINE_CLOCK, card.max_engine_clock, current)
+            let current = card.sensors(figures).engine_clock();
+            fine_levels(sensors::IDLE_ENGINE_CLOCK, card.max_engine_clock, current)
         },
         no_level,
     ),
@@ -168,13 +169,13 @@ pub static FILES: &[File] = &[
     written(
         "pp_dpm_fclk",
         Activity,
-        |_, figures| levels(&model::FABRIC_CLOCKS, model::one_of(model::FABRIC_CLOCKS, figures)),
+        |card, figures| levels(&sensors::FABRIC_CLOCKS, card.sensors(figures).fabric_clock()),
         no_level,
     ),
     written(
         "pp_dpm_socclk",
         Activity,
-        |_, figures| levels(&model::SYSTEM_CLOCKS, model::one_of(model::SYSTEM_CLOCKS, figures)),
+        |card, figures| levels(&sensors::SYSTEM_CLOCKS, card.sensors(figures).system_clock()),
         no_level,
     ),
     written("pp_dpm_pcie", Fixed, |_, _| line("0: 16.0GT/s, x16 *"), no_level),
@@ -193,38 +194,46 @@ pub static FILES: &[File] = &[
     of_hive("xgmi_num_links", |card, _| in_hive(card, 1)),
     file("hwmon/name", Fixed, |_, _| line("amdgpu")),
     file("hwmon/temp1_label", Fixed, |_, _| line("edge")),
-    file("hwmon/temp1_input", Activity, |_, figures| milli(model::EDGE.temperature(figures))),
-    file("hwmon/temp1_crit", Fixed, |_, _| milli(model::EDGE.critical)),
-    file("hwmon/temp1_emergency", Fixed, |_, _| milli(model::EDGE.emergency)),
+    file("hwmon/temp1_input", Activity, |card, figures| {
+        milli(card.sensors(figures).temperature(&sensors::EDGE))
+    }),
+    file("hwmon/temp1_crit", Fixed, |_, _| milli(sensors::EDGE.critical)),
+    file("hwmon/temp1_emergency", Fixed, |_, _| milli(sensors::EDGE.emergency)),
     file("hwmon/temp2_label", Fixed, |_, _| line("junction")),
-    file("hwmon/temp2_input", Activity, |_, figures| milli(model::JUNCTION.temperature(figures))),
-    file("hwmon/temp2_crit", Fixed, |_, _| milli(model::JUNCTION.critical)),
-    file("hwmon/temp2_emergency", Fixed, |_, _| milli(model::JUNCTION.emergency)),
+    file("hwmon/temp2_input", Activity, |card, figures| {
+        milli(card.sensors(figures).temperature(&sensors::JUNCTION))
+    }),
+    file("hwmon/temp2_crit", Fixed, |_, _| milli(sensors::JUNCTION.critical)),
+    file("hwmon/temp2_emergency", Fixed, |_, _| milli(sensors::JUNCTION.emergency)),
     file("hwmon/temp3_label", Fixed, |_, _| line("mem")),
-    file("hwmon/temp3_input", Activity, |_, figures| milli(model::MEMORY.temperature(figures))),
-    file("hwmon/temp3_crit", Fixed, |_, _| milli(model::MEMORY.critical)),
-    file("hwmon/temp3_emergency", Fixed, |_, _| milli(model::MEMORY.emergency)),
+    file("hwmon/temp3_input", Activity, |card, figures| {
+        milli(card.sensors(figures).temperature(&sensors::MEMORY))
+    }),
+    file("hwmon/temp3_crit", Fixed, |_, _| milli(sensors::MEMORY.critical)),
+    file("hwmon/temp3_emergency", Fixed, |_, _| milli(sensors::MEMORY.emergency)),
     file("hwmon/in0_label", Fixed, |_, _| line("vddgfx")),
-    file("hwmon/in0_input", Activity, |_, figures| line(model::voltage(figures))),
+    file("hwmon/in0_input", Activity, |card, figures| line(card.sensors(figures).voltage())),
     file("hwmon/fan1_input", Fixed, |_, _| line(0)),
     file("hwmon/fan1_min", Fixed, |_, _| line(0)),
-    file("hwmon/fan1_max", Fixed, |_, _| line(model::MAX_FAN_SPEED)),
+    file("hwmon/fan1_max", Fixed, |_, _| line(sensors::MAX_FAN_SPEED)),
     file("hwmon/pwm1", Fixed, |_, _| line(0)),
     written("hwmon/pwm1_enable", Fixed, |_, _| line(2), set_fan_control),
     file("hwmon/pwm1_min", Fixed, |_, _| line(0)),
     file("hwmon/pwm1_max", Fixed, |_, _| line(255)),
     file("hwmon/power1_label", Fixed, |_, _| line("PPT")),
-    file("hwmon/power1_average", Activity, |_, figures| line(u64::from(model::power(figures)) * 1_000_000)),
+    file("hwmon/power1_average", Activity, |card, figures| {
+        line(u64::from(card.sensors(figures).power()) * 1_000_000)
+    }),
     written("hwmon/power1_cap", Fixed, power_limit, set_power_limit),
     file("hwmon/power1_cap_default", Fixed, power_limit),
     file("hwmon/power1_cap_max", Fixed, power_limit),
     file("hwmon/power1_cap_min", Fixed, power_limit),
     file("hwmon/freq1_label", Fixed, |_, _| line("sclk")),
     file("hwmon/freq1_input", Activity, |card, figures| {
-        line(u64::from(model::engine_clock(card, figures)) * 1_000_000)
+        line(u64::from(card.sensors(figures).engine_clock()) * 1_000_000)
     }),
     file("hwmon/freq2_label", Fixed, |_, _| line("mclk")),
     file("hwmon/freq2_input", Activity, |card, figures| {
-        line(u64::from(model::memory_clock(card, figures)) * 1_000_000)
+        line(u64::from(card.sensors(figures).memory_clock()) * 1_000_000)
     }),
 ];

@@ -2,7 +2,9 @@
 
 use alloc::vec::Vec;
 
-use super::{Card, Figures, model};
+use belfry_abi::sensors;
+
+use super::{Card, Figures};
 
 /// Bytes of the structure.
 pub(super) const SIZE: usize = 120;
@@ -26,16 +28,16 @@ pub(super) fn show(card: &Card, figures: &Figures) -> Vec<u8> {
     let half = |value: u32| (value.min(0xffff) as u16).to_le_bytes();
     put(0, &(SIZE as u16).to_le_bytes());
     put(2, &VERSION);
-    let (engine, memory) = (model::engine_clock(card, figures), model::memory_clock(card, figures));
-    let system = model::one_of(model::SYSTEM_CLOCKS, figures);
+    let now = card.sensors(figures);
+    let (engine, system, memory) = (now.engine_clock(), now.system_clock(), now.memory_clock());
     for (at, value) in [
-        (4, model::EDGE.temperature(figures)),
-        (6, model::JUNCTION.temperature(figures)),
-        (8, model::MEMORY.temperature(figures)),
+        (4, now.temperature(&sensors::EDGE)),
+        (6, now.temperature(&sensors::JUNCTION)),
+        (8, now.temperature(&sensors::MEMORY)),
         // average_gfx_activity.
         (16, figures.busy_percent.into()),
         // average_socket_power.
-        (22, model::power(figures)),
+        (22, now.power()),
         // Average clocks: graphics, system, memory; then the current ones.
         (40, engine),
         (42, system),
@@ -45,15 +47,15 @@ pub(super) fn show(card: &Card, figures: &Figures) -> Vec<u8> {
         (58, memory),
         // current_fan_speed, pcie_link_width, pcie_link_speed.
         (72, 0),
-        (74, model::LINK.0),
-        (76, model::LINK.1),
+        (74, sensors::LINK_LANES),
+        (76, sensors::LINK_SPEED),
         // voltage_gfx.
-        (106, model::voltage(figures)),
+        (106, now.voltage()),
     ] {
         put(at, &half(value));
     }
     // energy_accumulator, in units of 2^-16 J.
-    put(24, &energy_units(model::energy(figures)).to_le_bytes());
+    put(24, &energy_units(sensors::energy(figures.boot_ns, figures.busy_ns)).to_le_bytes());
     // system_clock_counter, and firmware_timestamp in units of 10 ns.
     put(32, &figures.boot_ns.to_le_bytes());
     put(96, &(figures.boot_ns / 10).to_le_bytes());

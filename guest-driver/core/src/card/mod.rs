@@ -2,21 +2,21 @@
 //! `amdgpu_gtt_mgr.c`, `amdgpu_device.c`, `amdgpu_ucode.c`).
 //!
 //! Every file is one row of [`FILES`]. What a row shows comes from a [`Card`], which does not change while the driver is
-//! bound, and from [`Figures`], which are measured when the file is read; `model.rs` has what cannot be measured. An
+//! bound, and from [`Figures`], which are measured when the file is read; [`Sensors`] has what cannot be measured. An
 //! operating system's side needs no device to show a file if it has both.
 
 mod files;
-mod load;
 mod metrics;
-mod model;
 
 use alloc::vec::Vec;
+
+use belfry_abi::sensors::{self, Peaks, Sensors};
 
 use crate::errno::{Errno, Result};
 
 pub use crate::config::HIVE_ID;
+pub use belfry_abi::sensors::{Load, measure};
 pub use files::FILES;
-pub use load::{Load, measure};
 
 /// Properties that do not change while the driver is bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,13 +95,14 @@ pub(crate) enum Sensor {
 impl Sensor {
     /// MHz, thousandths of a degree Celsius, percent, watts, millivolts.
     pub(crate) fn value(self, card: &Card, figures: &Figures) -> u32 {
+        let now = card.sensors(figures);
         match self {
-            Self::EngineClock => model::engine_clock(card, figures),
-            Self::MemoryClock => model::memory_clock(card, figures),
-            Self::Temperature => model::EDGE.temperature(figures) * 1000,
+            Self::EngineClock => now.engine_clock(),
+            Self::MemoryClock => now.memory_clock(),
+            Self::Temperature => now.temperature(&sensors::EDGE) * 1000,
             Self::Load => figures.busy_percent.into(),
-            Self::Power => model::power(figures),
-            Self::Voltage => model::voltage(figures),
+            Self::Power => now.power(),
+            Self::Voltage => now.voltage(),
             Self::PeakEngineClock => card.max_engine_clock,
             Self::PeakMemoryClock => card.max_memory_clock,
         }
@@ -142,6 +143,12 @@ enum Cards {
 }
 
 impl Card {
+    /// Figures that cannot be measured, of a card that is so busy.
+    fn sensors(&self, figures: &Figures) -> Sensors {
+        let peaks = Peaks { engine: self.max_engine_clock, memory: self.max_memory_clock };
+        Sensors { peaks, busy_percent: figures.busy_percent }
+    }
+
     /// Returns the name of the hive that it is in.
     #[must_use]
     pub fn hive_name(&self) -> u64 {

@@ -10,14 +10,14 @@
 //!
 //! Layouts: PCI Firmware 3.0 section 5.1 (the PCI data structure); Linux `drivers/gpu/drm/amd/include/atombios.h`
 //! (`ATOM_ROM_HEADER`) and `atomfirmware.h` (`atom_master_data_table_v2_1`, `atom_firmware_info_v3_4`,
-//! `atom_smc_dpm_info`, `atom_gfx_info_v3_0`); texts: `amdgpu/atom.c`.
+//! `atom_smc_dpm_info`, `atom_gfx_info_v3_0`, `atom_vram_info_header_v3_0`, `atom_umc_info_v4_0`); texts: `amdgpu/atom.c`.
 
 #[cfg(test)]
 mod reader;
 
 use belfry_abi::pci;
 
-use super::Spec;
+use super::{BoardMemory, MemoryTable, Spec};
 use crate::chip::Identity;
 
 /// Bytes of the image.
@@ -33,6 +33,8 @@ const SMC_DPM_INFO: usize = 2;
 const FIRMWARE_INFO: usize = 4;
 const GFX_INFO: usize = 14;
 const INDIRECT_IO_ACCESS: usize = 23;
+const UMC_INFO: usize = 24;
+const VRAM_INFO: usize = 28;
 
 const PCI_DATA: usize = 0x1c0;
 const ROM_HEADER: usize = 0x200;
@@ -48,6 +50,11 @@ const GOLDEN_TSC_10KHZ: u32 = 10_000;
 const RESERVED_KIB: u32 = 2048;
 /// Bytes of `BoardTable_t` of SMU 13.0.0; 0 is a board with nothing that is connected.
 const BOARD_TABLE: usize = 488;
+
+/// Kind of the memory: GDDR6 (`ATOM_DGPU_VRAM_TYPE_GDDR6`).
+const GDDR6: u8 = 0x70;
+/// Logarithm of the bits of a channel.
+const CHANNEL_WIDTH: u8 = 4;
 
 /// An image under construction.
 struct Image(Vec<u8>);
@@ -104,6 +111,10 @@ pub(super) fn image(spec: &Spec) -> Vec<u8> {
     image.table(FIRMWARE_INFO, 0x3a0, (3, 4), &firmware_info());
     image.table(SMC_DPM_INFO, 0x500, (5, 0), &[0; BOARD_TABLE]);
     image.table(GFX_INFO, 0x700, (3, 0), &gfx_info(spec.shader_engines));
+    match spec.memory.table {
+        MemoryTable::VramInfo => image.table(VRAM_INFO, 0x800, (3, 0), &vram_info(spec.memory)),
+        MemoryTable::UmcInfo => image.table(UMC_INFO, 0x800, (4, 0), &umc_info(spec.memory)),
+    }
     image.0
 }
 
@@ -148,6 +159,27 @@ fn gfx_info(shader_engines: u32) -> Vec<u8> {
     info
 }
 
+/// `atom_vram_info_header_v3_0` after its header: the memory's kind and width. No chips are named, and no table says how to train them.
+fn vram_info(memory: BoardMemory) -> Vec<u8> {
+    let mut info = vec![0; 20 - 4];
+    // vram_module_num, umcip_min_ver, umcip_max_ver, mc_phy_tile_num, memory_type, channel_num, channel_width, reserved1.
+    info.extend([1, 0, 0, 0, GDDR6, memory.channels, CHANNEL_WIDTH, 0]);
+    info.extend(dwords(&[u32::MAX >> (32 - u32::from(memory.channels))]));
+    // Up to and with eight `atom_vram_module_v3_0`.
+    info.resize(608 - 4, 0);
+    info
+}
+
+/// `atom_umc_info_v4_0` after its header: the same, and no ECC.
+fn umc_info(memory: BoardMemory) -> Vec<u8> {
+    let mut info = vec![0; 26 - 4];
+    info.push(GDDR6);
+    info.resize(64 - 4, 0);
+    info.extend([memory.channels, CHANNEL_WIDTH]);
+    info.resize(84 - 4, 0);
+    info
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,7 +187,8 @@ mod tests {
 
     #[test]
     fn image_is_read_as_linux_reads_it() {
-        for (chip, device) in [(gfx1100::chip(8), 0x744c), (gfx1201::chip(8), 0x7550)] {
+        for (chip, device, memory_bits) in [(gfx1100::chip(8), 0x744c, 384), (gfx1201::chip(8), 0x7550, 256)]
+        {
             let image = chip.vbios().expect("it has one");
             let read = reader::read(&image).expect("well formed");
             assert_eq!((read.vendor, read.device), (0x1002, device));
@@ -164,6 +197,7 @@ mod tests {
             assert_eq!(read.capabilities, 0, "nothing to train or to correct");
             assert_eq!(read.reserved_kib, RESERVED_KIB);
             assert_eq!(read.golden_tsc_10khz, GOLDEN_TSC_10KHZ);
+            assert_eq!((read.memory_bits, read.memory_kind), (memory_bits, GDDR6));
         }
         assert!(gfx942::chip(gfx942::WHOLE).vbios().is_none(), "no image is made for it");
     }

@@ -1,6 +1,6 @@
 //! A reader of VBIOS images, by the rules of Linux (`drivers/pci/rom.c`, `amdgpu_bios.c`, `atom.c`, `amdgpu_atomfirmware.c`).
 
-use super::{BLOCK, FIRMWARE_INFO, GFX_INFO, INDIRECT_IO_ACCESS, SMC_DPM_INFO};
+use super::{BLOCK, FIRMWARE_INFO, GFX_INFO, INDIRECT_IO_ACCESS, SMC_DPM_INFO, UMC_INFO, VRAM_INFO};
 
 /// Contents of an image.
 #[derive(Debug)]
@@ -13,6 +13,10 @@ pub(super) struct Read {
     pub(super) capabilities: u32,
     pub(super) reserved_kib: u32,
     pub(super) golden_tsc_10khz: u32,
+    /// Width of the memory's bus.
+    pub(super) memory_bits: u32,
+    /// `ATOM_DGPU_VRAM_TYPE_*`.
+    pub(super) memory_kind: u8,
 }
 
 /// Byte that begins a program for indirect accesses (`ATOM_IIO_START`).
@@ -45,6 +49,15 @@ fn table(image: &[u8], list: usize, number: usize) -> Option<Table<'_>> {
     Some(Table { revision: (*bytes.get(2)?, *bytes.get(3)?), bytes })
 }
 
+/// Width and kind of the memory (`amdgpu_atomfirmware_get_vram_info`), in the table that the chip's generation has.
+fn memory(image: &[u8], list: usize) -> Option<(u32, u8)> {
+    if let Some(info) = table(image, list, VRAM_INFO).filter(|table| table.revision == (3, 0)) {
+        return Some((u32::from(*info.bytes.get(25)?) * 16, *info.bytes.get(24)?));
+    }
+    let info = table(image, list, UMC_INFO).filter(|table| table.revision == (4, 0))?;
+    Some((u32::from(*info.bytes.get(64)?) << info.bytes.get(65)?, *info.bytes.get(26)?))
+}
+
 /// Reads an image; `None` if a driver would not take it.
 pub(super) fn read(image: &[u8]) -> Option<Read> {
     has(image, 0, &[0x55, 0xaa])?;
@@ -66,6 +79,7 @@ pub(super) fn read(image: &[u8]) -> Option<Read> {
     let firmware = table(image, list, FIRMWARE_INFO).filter(|table| table.revision == (3, 4))?;
     let gfx = table(image, list, GFX_INFO).filter(|table| table.revision == (3, 0))?;
     table(image, list, SMC_DPM_INFO)?;
+    let (memory_bits, memory_kind) = memory(image, list)?;
     let name = image.get(0x80..0xa0)?;
     let end = name.iter().position(|&byte| byte == 0)?;
     // Without a part number a driver searches for the text, and fails badly without it.
@@ -81,5 +95,7 @@ pub(super) fn read(image: &[u8]) -> Option<Read> {
         capabilities: dword(firmware.bytes, 16)?,
         reserved_kib: dword(firmware.bytes, 84)?,
         golden_tsc_10khz: dword(gfx.bytes, 40)?,
+        memory_bits,
+        memory_kind,
     })
 }
