@@ -136,13 +136,13 @@ fn kernel_rings_that_cannot_be_are_refused_by_name() {
     let mut driver = Driver::up();
     let (mut ring, _) = driver.kernel_ring(4096, DOORBELL);
     let mqd = ring.mqd;
-    for place in [(4, 0), (0, 8), (u32::MAX, 0)] {
+    // The scheduler has queues 2 and 3 of each pipe.
+    driver.set_hw_resources(0xff00, 0xc);
+    for place in [(4, 0), (0, 8), (u32::MAX, 0), (0, 2), (3, 3)] {
         assert!(!map(&mut driver, QueueType::COMPUTE, mqd, place));
     }
-    assert_eq!(
-        driver.errors("ADD_QUEUE of a kernel queue on a hardware queue that does not exist, or is taken"),
-        3
-    );
+    let why = "ADD_QUEUE of a kernel queue on a hardware queue that does not exist, or that the scheduler gives to others";
+    assert_eq!(driver.errors(why), 5);
     assert!(!map(&mut driver, QueueType::GFX, 0x1234_5000, (0, 0)));
     assert_eq!(driver.errors("MQD at an address that is not mapped"), 1);
     assert!(!map(&mut driver, QueueType::SDMA, mqd, (0, 0)));

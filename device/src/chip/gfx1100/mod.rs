@@ -96,7 +96,7 @@ pub(super) static SPEC: Spec = Spec {
         gl1_kib: 256,
         gl2_kib: 6144,
     },
-    memory: BoardMemory { channels: 24, table: MemoryTable::VramInfo },
+    memory: Some(BoardMemory { channels: 24, table: MemoryTable::VramInfo }),
 };
 
 /// A Navi 31 with this number of compute units; the real chip has 96 in 6 engines x 2 arrays x 4 work group

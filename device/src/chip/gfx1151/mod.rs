@@ -79,6 +79,7 @@ pub(super) static SPEC: Spec = Spec {
         gl1_kib: 256,
         gl2_kib: 2048,
     },
+    memory: None,
 };
 
 /// A Strix Halo with this number of compute units; the real chip has 40 in 2 engines x 2 arrays x 5 work group

@@ -106,7 +106,7 @@ pub(super) static SPEC: Spec = Spec {
         gl1_kib: 0,
         gl2_kib: 8192,
     },
-    memory: BoardMemory { channels: 16, table: MemoryTable::UmcInfo },
+    memory: Some(BoardMemory { channels: 16, table: MemoryTable::UmcInfo }),
 };
 
 /// A Navi 48 with this number of compute units; the real chip has 64 in 4 engines x 2 arrays x 4 work group

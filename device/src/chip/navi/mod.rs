@@ -32,8 +32,8 @@ pub(super) struct Spec {
     pub(super) wgps_per_array: u32,
     /// Caches and graphics units.
     pub(super) gc: GcInfo,
-    /// Memory of the board.
-    pub(super) memory: BoardMemory,
+    /// Memory of the board; none of an APU's own.
+    pub(super) memory: Option<BoardMemory>,
 }
 
 /// Memory of a board, as its VBIOS describes it: GDDR6 on channels of 16 bits.

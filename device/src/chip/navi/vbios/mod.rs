@@ -111,9 +111,11 @@ pub(super) fn image(spec: &Spec) -> Vec<u8> {
     image.table(FIRMWARE_INFO, 0x3a0, (3, 4), &firmware_info());
     image.table(SMC_DPM_INFO, 0x500, (5, 0), &[0; BOARD_TABLE]);
     image.table(GFX_INFO, 0x700, (3, 0), &gfx_info(spec.shader_engines));
-    match spec.memory.table {
-        MemoryTable::VramInfo => image.table(VRAM_INFO, 0x800, (3, 0), &vram_info(spec.memory)),
-        MemoryTable::UmcInfo => image.table(UMC_INFO, 0x800, (4, 0), &umc_info(spec.memory)),
+    if let Some(memory) = spec.memory {
+        match memory.table {
+            MemoryTable::VramInfo => image.table(VRAM_INFO, 0x800, (3, 0), &vram_info(memory)),
+            MemoryTable::UmcInfo => image.table(UMC_INFO, 0x800, (4, 0), &umc_info(memory)),
+        }
     }
     image.0
 }
