@@ -37,9 +37,10 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
         Some(belfry) => belfry.canonicalize().with_context(|| belfry.display().to_string())?,
         None => crate::rocm::build(root)?,
     };
-    let mut cluster = Cluster::start(&belfry)?;
+    let mut cluster = Cluster::start(&belfry, &root.join("docs/slurm/epilog.sh"))?;
     say!("{}", cluster.output("sinfo", &["-N", "-o", "%N %T %G"])?);
     bound_jobs(&cluster, &belfry)?;
+    leavings(&mut cluster)?;
     matrix(root, &mut cluster, &belfry)?;
     accounting::check(&mut cluster)?;
     cluster.stop()
@@ -74,6 +75,20 @@ fn bound_jobs(cluster: &Cluster, belfry: &Path) -> Result<()> {
     let agents = agents.count();
     ensure!(agents == 1, "rocminfo in a job with one of two GPUs lists {agents}:\n{listed}");
     say!("jobs: rocminfo on {} lists the job's GPU alone, of {}", node.name, node.gpus);
+    Ok(())
+}
+
+/// Runs a job that leaves a process in a session of its own, which the epilog has to end.
+fn leavings(cluster: &mut Cluster) -> Result<()> {
+    let log = cluster.epilog_log();
+    let said =
+        cluster.output("srun", &["--nodelist=n1", "sh", "-c", "setsid sleep 1000 >&- 2>&- & echo $!"])?;
+    let process: u32 = said.trim().parse().with_context(|| format!("the job says {said:?}"))?;
+    cluster.wait("note of the epilog", |_| Ok(log.exists()))?;
+    let note = std::fs::read_to_string(&log)?;
+    ensure!(note.trim_end().ends_with(&format!(" left process {process}")), "the epilog says {note:?}");
+    cluster.wait("end of that process", |_| Ok(!Path::new(&format!("/proc/{process}/environ")).exists()))?;
+    say!("epilog: {}, and has ended it", note.trim_end());
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::{OpenOptionsExt as _, symlink};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -90,10 +90,10 @@ pub(super) struct Cluster {
 
 impl Cluster {
     /// Starts the daemons, and waits until all nodes are idle.
-    pub(super) fn start(belfry: &Path) -> Result<Self> {
+    pub(super) fn start(belfry: &Path, epilog: &Path) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("belfry-slurm-").tempdir()?;
         let mut cluster = Self { folder, daemons: Vec::new() };
-        cluster.configure()?;
+        cluster.configure(epilog)?;
         let munge = cluster.folder().join("munge");
         let mut munged = cluster.daemon("munged")?;
         munged.args(["--foreground", "--force"]);
@@ -132,8 +132,21 @@ impl Cluster {
         self.folder.path()
     }
 
-    fn configure(&self) -> Result<()> {
+    /// Returns the file in which the epilog notes the processes that it ends.
+    pub(super) fn epilog_log(&self) -> PathBuf {
+        self.folder().join("epilog.log")
+    }
+
+    fn configure(&self, epilog: &Path) -> Result<()> {
         let folder = self.folder();
+        // Slurm gives an epilog few variables; the one for the log is not among them.
+        let script = format!(
+            "#!/bin/sh\nBELFRY_EPILOG_LOG='{}' exec '{}'\n",
+            self.epilog_log().display(),
+            epilog.display()
+        );
+        fs::write(folder.join("epilog"), script)?;
+        fs::set_permissions(folder.join("epilog"), fs::Permissions::from_mode(0o755))?;
         for name in ["state", "lib", "munge"].into_iter().chain(NODES.iter().map(|node| node.name)) {
             fs::create_dir(folder.join(name))?;
         }
@@ -169,6 +182,7 @@ impl Cluster {
              JobCompLoc={at}/jobs\n\
              SlurmdTimeout=15\n\
              KillWait=5\n\
+             Epilog={at}/epilog\n\
              MessageTimeout=10\n\
              SlurmdParameters=config_overrides\n\
              PartitionName=gpu Nodes=ALL Default=YES State=UP\n"
