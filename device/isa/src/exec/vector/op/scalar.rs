@@ -216,8 +216,12 @@ pub(super) fn on_scalars<O: VectorOp>(w: &mut Wave, _m: &mut Machine<'_>, d: &Di
     let mut r = O::scalar(a, b, c);
     if d.flags & flag::SLOW != 0 {
         r = float::flush_output(r, O::OUTPUT, w.mode);
+        let operands = &[a.bits(), b.bits(), c.bits()][..O::ARITY];
+        if d.flags & flag::SIGNALS != 0 && O::INPUT == O::OUTPUT {
+            r = float::signalling(r, O::OUTPUT, operands);
+        }
         if O::OUTPUT == Format::F16 && w.mode & float::FP16_OVFL != 0 {
-            r = float::limit_overflow(r, O::INPUT, &[a.bits(), b.bits(), c.bits()][..O::ARITY]);
+            r = float::limit_overflow(r, O::INPUT, operands);
         }
     }
     if d.omod != 0 || d.flags & flag::CLAMP != 0 {
