@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <string>
 
 // The PCI device's directory, by its render node.
@@ -50,7 +51,13 @@ static long long figure(const std::string& text, const char* key) {
     return atoll(text.c_str() + at);
 }
 
-static const char* const VRAM = "rocm-smi --showmeminfo vram --json 2>/dev/null";
+// Memory that the GPU's programs get: VRAM, or of an APU the machine's own.
+static std::string kind_of_memory() {
+    int integrated = 0;
+    HIP(hipDeviceGetAttribute(&integrated, hipDeviceAttributeIntegrated, 0));
+    return integrated ? "gtt" : "vram";
+}
+
 static const char* const USE = "rocm-smi --showuse --json 2>/dev/null";
 
 __global__ void until(uint32_t* flag) {
@@ -62,21 +69,23 @@ CASE(card_memory_in_use_grows_by_what_a_program_holds) {
     // The first allocation brings what the runtime needs for itself.
     void* first = nullptr;
     HIP(hipMalloc(&first, 4096));
-    long long total = number("mem_info_vram_total"), before = number("mem_info_vram_used");
-    long long tool_before = figure(says(VRAM), "Used Memory (B)");
+    const std::string kind = kind_of_memory(), tool = "rocm-smi --showmeminfo " + kind + " --json 2>/dev/null";
+    const std::string file_total = "mem_info_" + kind + "_total", file_used = "mem_info_" + kind + "_used";
+    long long total = number(file_total.c_str()), before = number(file_used.c_str());
+    long long tool_before = figure(says(tool.c_str()), "Used Memory (B)");
     // Under exec, the tool has a device of its own, whose driver uses some memory.
     CHECK(tool_before >= before && tool_before < before + (1 << 20), "rocm-smi says %lld bytes, the file %lld",
           tool_before, before);
     void* memory = nullptr;
     HIP(hipMalloc(&memory, size));
-    long long held = number("mem_info_vram_used"), tool_held = figure(says(VRAM), "Used Memory (B)");
+    long long held = number(file_used.c_str()), tool_held = figure(says(tool.c_str()), "Used Memory (B)");
     CHECK(held >= before + size && held < before + size + (8 << 20) && held <= total,
           "%lld bytes of %lld in use, %lld before", held, total, before);
     CHECK(tool_held >= held && tool_held < held + (1 << 20), "rocm-smi says %lld bytes, the file %lld", tool_held, held);
     HIP(hipFree(memory));
     // Linux's driver clears what is freed before it counts it as free, and so do its files a moment later.
     long long after = held;
-    for (int i = 0; i < 5000 && after >= held - size + (8 << 20); i++, usleep(1000)) after = number("mem_info_vram_used");
+    for (int i = 0; i < 5000 && after >= held - size + (8 << 20); i++, usleep(1000)) after = number(file_used.c_str());
     CHECK(after < held - size + (8 << 20), "%lld bytes in use after %lld were freed from %lld", after, size, held);
 }
 
@@ -99,14 +108,24 @@ CASE(card_is_busy_while_a_kernel_runs) {
     LAUNCHED();
     // It takes a while to begin.
     CHECK(comes(true), "not busy while a kernel runs");
-    long long busy = number("gpu_busy_percent"), tool_busy = figure(says(USE), "GPU use (%)");
+    // On a machine whose processors are busy with something else, a single look may fall into a moment without a wave.
+    auto highest = [](auto look) {
+        long long most = 0;
+        for (int i = 0; i < 20 && most <= 50; i++) most = std::max<long long>(most, look());
+        return most;
+    };
+    long long busy = highest([] { return number("gpu_busy_percent"); });
+    long long tool_busy = highest([] { return figure(says(USE), "GPU use (%)"); });
     CHECK(busy > 50 && busy <= 100, "%lld percent busy while a kernel runs", busy);
     CHECK(tool_busy > 50 && tool_busy <= 100, "rocm-smi says %lld percent", tool_busy);
-    std::string metrics = contents(device_file("gpu_metrics"));
-    CHECK(metrics.size() == 120 && metrics[2] == 1 && metrics[3] == 3, "metrics of %zu bytes", metrics.size());
-    uint16_t activity;
-    memcpy(&activity, metrics.data() + 16, 2);
-    CHECK(activity > 50 && activity <= 100, "metrics say %u percent", activity);
+    long long activity = highest([] {
+        std::string metrics = contents(device_file("gpu_metrics"));
+        CHECK(metrics.size() == 120 && metrics[2] == 1 && metrics[3] == 3, "metrics of %zu bytes", metrics.size());
+        uint16_t percent;
+        memcpy(&percent, metrics.data() + 16, 2);
+        return percent;
+    });
+    CHECK(activity > 50 && activity <= 100, "metrics say %lld percent", activity);
     *flag = 1;
     HIP(hipDeviceSynchronize());
     CHECK(comes(false), "%lld percent busy after the kernel", number("gpu_busy_percent"));
