@@ -86,7 +86,10 @@ mod tests {
 
     #[test]
     fn root_file_system_for_several_chips_knows_all_of_them() {
-        assert_eq!(image_with(&["hip-suite".into()], MODELS).unwrap().as_deref(), Some("rocm-sid"));
+        let found = |chips: &[&Model]| image_with(&["hip-suite".into()], chips).unwrap();
+        assert_eq!(found(MODELS).as_deref(), Some("rocm-exp"));
+        let discrete: Vec<&Model> = MODELS.iter().copied().filter(|chip| chip.name != "gfx1151").collect();
+        assert_eq!(found(&discrete).as_deref(), Some("rocm-sid"));
     }
 
     #[test]
