@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
 use cluster::{Cluster, NODES};
@@ -118,11 +118,10 @@ fn matrix(root: &Path, cluster: &mut Cluster, belfry: &Path) -> Result<()> {
         started.elapsed().as_secs()
     );
     ensure!(output.status.success(), "belfry matrix: {}", output.status);
-    let state = cluster.output("sinfo", &["-h", "-N", "-n", VICTIM, "-o", "%T"])?;
-    if !state.contains("down") {
-        bail!("{VICTIM} is dead, and Slurm says {state:?}");
-    }
-    Ok(())
+    // The matrix may end before Slurm has given the node up.
+    cluster.wait("word of Slurm that the dead node is down", |cluster| {
+        Ok(cluster.output("sinfo", &["-h", "-N", "-n", VICTIM, "-o", "%T"])?.contains("down"))
+    })
 }
 
 /// Number of results in a folder.
