@@ -25,7 +25,7 @@ pub(super) fn services(tree: &Path, root: &Root) -> Result<()> {
         let jobs: Vec<Job> =
             jobs(&file).with_context(|| format!("{name} has no jobs of the shape that is tried"))?;
         for Job { chip, commands } in &jobs {
-            let folder = format!("/work/{name}-{chip}");
+            let folder = format!("/project/{name}-{chip}");
             let inside = root.folder(folder.trim_start_matches('/'))?;
             fs::copy(tree.join("docs/ci/vadd.hip"), inside.join("vadd.hip"))?;
             let variable = format!("CHIP={chip}");
