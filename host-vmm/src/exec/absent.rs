@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn suite_over_vulkan_has_a_root_file_system_where_mesa_knows_the_chip() {
         for chip in MODELS {
-            let expected = ["gfx1100", "gfx1201"].contains(&chip.name).then_some("mesa");
+            let expected = ["gfx1100", "gfx1201", "gfx1151"].contains(&chip.name).then_some("mesa");
             assert_eq!(image(VULKAN, chip).as_deref(), expected, "{}", chip.name);
             assert_eq!(image("vulkaninfo", chip).as_deref(), expected, "{}", chip.name);
         }

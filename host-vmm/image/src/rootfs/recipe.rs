@@ -29,7 +29,11 @@ const RECIPES: &[BuiltIn] = &[
         text: include_str!("recipes/rccl.toml"),
         chips: &["gfx1100", "gfx942", "gfx1201", "gfx1151"],
     },
-    BuiltIn { name: "mesa", text: include_str!("recipes/mesa.toml"), chips: &["gfx1100", "gfx1201"] },
+    BuiltIn {
+        name: "mesa",
+        text: include_str!("recipes/mesa.toml"),
+        chips: &["gfx1100", "gfx1201", "gfx1151"],
+    },
     BuiltIn { name: "debian12", text: include_str!("recipes/debian12.toml"), chips: &[] },
     BuiltIn { name: "sid", text: include_str!("recipes/sid.toml"), chips: &[] },
     BuiltIn { name: "ubuntu-lts", text: include_str!("recipes/ubuntu-lts.toml"), chips: &[] },
