@@ -64,12 +64,8 @@ pub(super) fn write(stage: &Stage, base: Option<&Base<'_>>, into: &Path) -> Resu
         "history": vec![step; layers.len()],
     });
     let config = blob("application/vnd.oci.image.config.v1+json", config.to_string().as_bytes())?;
-    let file = |descriptor: &Value| {
-        let digest = descriptor["digest"].as_str().and_then(|digest| digest.strip_prefix("sha256:"));
-        digest.map(|hash| format!("blobs/sha256/{hash}"))
-    };
-    let files: Vec<_> = layers.iter().map(|layer| file(&layer.descriptor)).collect();
-    let older = |name: &str| json!([{ "Config": file(&config), "RepoTags": [name], "Layers": files }]);
+    let files: Vec<_> = layers.iter().map(|layer| place(&layer.descriptor)).collect();
+    let older = |name: &str| json!([{ "Config": place(&config), "RepoTags": [name], "Layers": files }]);
     let manifest = json!({
         "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
         "config": config, "layers": layers.iter().map(|layer| &layer.descriptor).collect::<Vec<_>>(),
@@ -85,6 +81,12 @@ pub(super) fn write(stage: &Stage, base: Option<&Base<'_>>, into: &Path) -> Resu
     let path = into.join(format!("belfry-{}{suffix}-oci.tar", stage.version));
     archive_into(&path, &image, ".", stage.time)?;
     Ok(path)
+}
+
+/// Returns the file of an image that a descriptor names; `None` if it names none.
+pub(super) fn place(descriptor: &Value) -> Option<String> {
+    let hash = descriptor["digest"].as_str()?.strip_prefix("sha256:")?;
+    Some(format!("blobs/sha256/{hash}"))
 }
 
 /// Packs the archive that `write` writes into the blobs. A root file system is too large to be held in memory.

@@ -110,7 +110,18 @@ fn git(root: &Path, arguments: &[&str]) -> Result<String> {
 /// Runs a program that makes a package, and says what it says if it fails.
 pub(super) fn tool(command: &mut Command) -> Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
+    said(command, &name).map(drop)
+}
+
+/// Runs a command, `name` in errors, and returns what it wrote to its output.
+///
+/// # Errors
+///
+/// A program that cannot be started, or that fails: with everything that it wrote.
+pub(super) fn said(command: &mut Command, name: &str) -> Result<String> {
     let output = command.output().with_context(|| format!("starting {name}"))?;
-    ensure!(output.status.success(), "{name}: {}{}", output.status, String::from_utf8_lossy(&output.stderr));
-    Ok(())
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{name}: {}: {text}{errors}", output.status);
+    Ok(text)
 }

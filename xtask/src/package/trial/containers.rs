@@ -5,6 +5,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
+use super::super::stage::said;
+
 /// Options of a container that needs little of the machine: no network, no groups of processes, limits that any user may set.
 const RUN: [&str; 5] =
     ["--rm", "--network=none", "--cgroups=disabled", "--ulimit=nofile=1024:1024", "--ulimit=nproc=4096:4096"];
@@ -20,21 +22,13 @@ pub(super) fn podman(image: &Path, name: &str, program: &[&str], expected: &str)
     let run = |arguments: &[&str]| -> Result<String> {
         let mut command = Command::new("podman");
         command.arg("--root").arg(store.path().join("root")).arg("--runroot").arg(store.path().join("run"));
-        let output = command.args(arguments).output().context("starting podman")?;
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        ensure!(
-            output.status.success(),
-            "podman {}: {text}{}",
-            arguments.join(" "),
-            String::from_utf8_lossy(&output.stderr)
-        );
-        Ok(text)
+        said(command.args(arguments), &format!("podman {}", arguments.join(" ")))
     };
     let tried = (|| {
         run(&["load", "--quiet", "--input", &image.to_string_lossy()])?;
         let name = format!("localhost/{name}");
-        let said = run(&[&["run"], &RUN[..], &[&name], program].concat())?;
-        ensure!(said.contains(expected), "{program:?} in {name} says {said:?}");
+        let output = run(&[&["run"], &RUN[..], &[&name], program].concat())?;
+        ensure!(output.contains(expected), "{program:?} in {name} says {output:?}");
         Ok(true)
     })();
     // Files of other users are removed by podman alone.

@@ -12,7 +12,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 
 use super::Artefact;
-use super::stage::tool;
+use super::oci;
+use super::stage::{said, tool};
 use root::Root;
 
 /// Chip that `rocminfo` names.
@@ -180,10 +181,7 @@ fn image(path: &Path, scratch: &Path) -> Result<PathBuf> {
     let read = |name: &str| -> Result<serde_json::Value> {
         serde_json::from_slice(&fs::read(scratch.join(name))?).with_context(|| name.to_owned())
     };
-    let blob = |value: &serde_json::Value| -> Result<String> {
-        let digest = value["digest"].as_str().and_then(|digest| digest.strip_prefix("sha256:"));
-        Ok(format!("blobs/sha256/{}", digest.context("no digest")?))
-    };
+    let blob = |value: &serde_json::Value| oci::place(value).context("no digest");
     let manifest = read(&blob(&read("index.json")?["manifests"][0])?)?;
     let root = scratch.join("root");
     fs::create_dir(&root)?;
@@ -203,21 +201,15 @@ fn works(belfry: &Path, scratch: &Path, version: &str) -> Result<()> {
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
     }
     let run = |arguments: &[&str]| -> Result<String> {
-        let output = Command::new(belfry)
-            .args(arguments)
-            .env_clear()
-            .env("PATH", format!("{}:/usr/bin:/bin", programs.display()))
-            .env("HOME", scratch)
-            .env("BELFRY_CACHE", scratch.join("cache"))
-            .output()
-            .with_context(|| format!("starting {}", belfry.display()))?;
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        ensure!(output.status.success(), "{arguments:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
-        Ok(text)
+        let mut command = Command::new(belfry);
+        command.args(arguments).env_clear();
+        command.env("PATH", format!("{}:/usr/bin:/bin", programs.display()));
+        command.env("HOME", scratch).env("BELFRY_CACHE", scratch.join("cache"));
+        said(&mut command, &format!("{} {}", belfry.display(), arguments.join(" ")))
     };
-    let said = run(&["--version"])?;
-    ensure!(said.contains(version), "--version says {said:?}");
-    let said = run(&["run", "--mode", "hosted", "--", "vector-add"])?;
-    ensure!(said.contains("floats verified"), "vector-add says {said:?}");
+    let text = run(&["--version"])?;
+    ensure!(text.contains(version), "--version says {text:?}");
+    let text = run(&["run", "--mode", "hosted", "--", "vector-add"])?;
+    ensure!(text.contains("floats verified"), "vector-add says {text:?}");
     Ok(())
 }

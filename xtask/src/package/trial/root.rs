@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 
-use super::super::stage::tool;
+use super::super::stage::{said, tool};
 
 /// Mounts what programs need of the machine into the folder that is its first argument, and starts the others there. The namespace that
 /// it runs in takes the mounts with it.
@@ -42,16 +42,9 @@ impl Root {
     ///
     /// A machine without user namespaces, a program that fails.
     pub(super) fn run(&self, folder: &str, program: &[&str]) -> Result<String> {
-        let output = Command::new("unshare")
-            .args(["--map-root-user", "--mount", "sh", "-c", ENTER])
-            .arg(self.path())
-            .args(["/usr/bin/env", "-C", folder, "-i", "PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/tmp"])
-            .args(program)
-            .output()
-            .context("starting unshare")?;
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let errors = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "{}: {}: {text}{errors}", program.join(" "), output.status);
-        Ok(text)
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "--mount", "sh", "-c", ENTER]).arg(self.path());
+        command.args(["/usr/bin/env", "-C", folder, "-i", "PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/tmp"]);
+        said(command.args(program), &format!("unshare, {}", program.join(" ")))
     }
 }
