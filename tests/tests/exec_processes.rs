@@ -264,6 +264,26 @@ for line in open('/sys/class/kfd/kfd/topology/nodes/1/mem_banks/0/properties'):
     }
 }
 
+/// Uses a card from two containers.
+const SHARED_CARD: &str = include_str!("../programs/python/shared_card.py");
+
+#[test]
+fn containers_that_share_a_card_see_the_memory_of_both() {
+    let tree = tree("rocm");
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("shared_card.py");
+    std::fs::write(&program, SHARED_CARD).unwrap();
+    // A user without rights has them in a namespace.
+    let script = "user=; test $(id -u) = 0 || user='--user --map-root-user'; exec unshare $user --mount python3 \"$@\"";
+    for (prepared, expected) in [(None, "of both: True \n"), (Some("container"), "of both: True 1\n")] {
+        let program = program.to_str().unwrap();
+        let argv: Vec<&str> = ["sh", "-c", script, "sh", program].into_iter().chain(prepared).collect();
+        // Other tests use the card without a name.
+        let output = exec(&[], &tree, &argv).env("BELFRY_EXEC_CARD", folder.path()).output().unwrap();
+        assert_eq!(stdout(&output), expected);
+    }
+}
+
 /// Copies between two GPUs.
 const SEVERAL: &str = include_str!("../programs/python/several_gpus.py");
 

@@ -50,13 +50,10 @@ pub const SETTINGS_FILE: &str = "settings";
 /// Most GPUs of a machine.
 pub const MAX_GPUS: usize = belfry_device::memory::MAX_PEERS;
 
-/// Name of the file in the directory by which processes tell each other how much they use of the card with this number.
-#[must_use]
-pub fn shared_file(gpu: usize) -> String {
-    if gpu == 0 { "shared".to_owned() } else { format!("shared{gpu}") }
-}
+/// Name of the file in the directory by which processes tell each other how much they use of each card.
+pub const SHARED_FILE: &str = "shared";
 /// Bytes of that file, zeros at first.
-pub const SHARED_SIZE: usize = 64 << 10;
+pub const SHARED_SIZE: usize = 256 << 10;
 
 /// Name of the file in the directory with the properties that the files of the cards are made of: a list of [`PreparedCard`].
 pub const CARD_FILE: &str = "card";

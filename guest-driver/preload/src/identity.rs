@@ -35,6 +35,33 @@ pub(crate) fn raw_open(path: &CStr, flags: i32) -> Option<i32> {
     i32::try_from(fd).ok().filter(|&fd| fd >= 0)
 }
 
+/// Opens a file of this user's own for reading and writing, and makes it if it is not there: `size` zeros. `None` for any other user's
+/// file, and for a link.
+#[expect(unsafe_code, reason = "system calls")]
+pub(crate) fn raw_open_own(path: &CStr, size: usize) -> Option<i32> {
+    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    let (at, path, mode) = (libc::AT_FDCWD as usize, path.as_ptr() as usize, 0o600);
+    // SAFETY: the path is a C string.
+    let fd = unsafe { raw::call(libc::SYS_openat, [at, path, flags as usize, mode, 0, 0]) };
+    let fd = i32::try_from(fd).ok().filter(|&fd| fd >= 0)?;
+    // SAFETY: asks for a number.
+    let user = unsafe { raw::call(libc::SYS_geteuid, [0; 6]) };
+    let is_own = |stat: libc::stat| {
+        stat.st_mode & libc::S_IFMT == libc::S_IFREG
+            && i64::from(stat.st_uid) == user as i64
+            && stat.st_mode & 0o077 == 0
+    };
+    // Two processes that both give it its size give it the same one.
+    // SAFETY: the descriptor is this function's.
+    let sized = || unsafe { raw::call(libc::SYS_ftruncate, [fd as usize, size, 0, 0, 0, 0]) == 0 };
+    let fits = raw::fstat(fd).filter(|&stat| is_own(stat)).is_some_and(|stat| stat.st_size != 0 || sized());
+    if fits {
+        return Some(fd);
+    }
+    raw_close(fd);
+    None
+}
+
 #[expect(unsafe_code, reason = "system calls")]
 pub(crate) fn raw_close(fd: i32) {
     // SAFETY: the descriptor is the caller's to close.

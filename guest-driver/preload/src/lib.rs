@@ -63,6 +63,7 @@ mod notice;
 mod onlookers;
 mod opening;
 mod path;
+mod process;
 mod program_file;
 mod real;
 mod record;

@@ -102,9 +102,10 @@ fn make() -> Result<&'static Gpu, i32> {
     let mut configs = start::fitting(settings.devices(bell.is_none()));
     let kept_code =
         settings.code_folder().and_then(|folder| belfry_code_folder::keep_in(folder, notice::say));
+    card::join();
     for (number, config) in configs.iter_mut().enumerate() {
         config.pid = companion::process() as u32;
-        config.gpu.activity = card::join(number);
+        config.gpu.activity = card::activity(number);
         config.gpu.kept_code.clone_from(&kept_code);
     }
     let ring = settings.trace.as_ref().and_then(trace::ring);

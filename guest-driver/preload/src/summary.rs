@@ -16,7 +16,7 @@ use belfry_report::{Doorbells, FaultsOfProcess, Line, ProcessReport, RecordOfPro
 use crate::costs;
 use crate::inside::inside;
 use crate::settings::settings;
-use crate::{card, companion, file_limit, gpu, record};
+use crate::{companion, file_limit, gpu, process, record};
 
 /// End of a process, as far as it knows.
 #[derive(Clone, Copy)]
@@ -152,7 +152,7 @@ pub(crate) fn write(end: End) {
             profile: device.config().profiler.as_deref().map(Profiler::report),
             record: record_of(gpu),
         };
-        let started = card::started_at(companion::process() as u32).unwrap_or(0);
+        let started = process::started_at(companion::process() as u32).unwrap_or(0);
         let line = Line { started, process };
         let Ok(mut text) = serde_json::to_vec(&line) else { return };
         text.push(b'\n');

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use belfry_kfd_hosted::card::{self, Card, Figures, Source};
 use belfry_kfd_hosted::prepared::{
-    CARD_FILE, Prepared, PreparedCard, PreparedGpu, SETTINGS_FILE, SHARED_SIZE, card_path, hwmon, shared_file,
+    CARD_FILE, Prepared, PreparedCard, PreparedGpu, SETTINGS_FILE, SHARED_FILE, SHARED_SIZE, card_path, hwmon,
 };
 use belfry_kfd_hosted::{Errno, HostedGpu, HostedMachine};
 
@@ -219,6 +219,8 @@ impl Tree<'_> {
         }
         self.hive(&cards)?;
         self.file(CARD_FILE, serde_json::to_vec(&cards)?)?;
+        self.file(SHARED_FILE, vec![0; SHARED_SIZE])?;
+        self.set_mode(SHARED_FILE, 0o644)?;
         self.file("sys/class/drm/version", "drm 1.1.0 20060810\n")?;
         self.bridges(&machine)?;
         self.root_bus()?;
@@ -276,8 +278,6 @@ impl Tree<'_> {
             self.set_mode(&place, file.mode())?;
         }
         self.link(&format!("{device}/{}/device", hwmon(number)), &device)?;
-        self.file(&shared_file(number), vec![0; SHARED_SIZE])?;
-        self.set_mode(&shared_file(number), 0o644)?;
         Ok(PreparedCard { card, device })
     }
 

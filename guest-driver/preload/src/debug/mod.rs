@@ -19,7 +19,7 @@ use std::io;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::SocketAddr;
 
-use crate::card;
+use crate::process::namespace;
 
 #[cfg(not(test))]
 pub(crate) use client::trap;
@@ -39,12 +39,12 @@ const HOSTED: u32 = 1 << 30;
 
 /// Address at which the companion of a program listens.
 fn of_program(pid: u32) -> io::Result<SocketAddr> {
-    SocketAddr::from_abstract_name(format!("belfry-program-{}-{pid}", card::namespace()))
+    SocketAddr::from_abstract_name(format!("belfry-program-{}-{pid}", namespace()))
 }
 
 /// Address at which a debugger listens that has attached to a program without a GPU.
 fn of_debugger(pid: u32) -> io::Result<SocketAddr> {
-    SocketAddr::from_abstract_name(format!("belfry-debugger-of-{}-{pid}", card::namespace()))
+    SocketAddr::from_abstract_name(format!("belfry-debugger-of-{}-{pid}", namespace()))
 }
 
 /// Result of a call of the driver.
