@@ -24,9 +24,12 @@ use belfry_image::artifacts::rust_sources;
 use belfry_image::module::ModuleError;
 use belfry_image::module::core_object::{self, CoreInputs};
 use belfry_image::{Cache, Freshness, Progress};
+use miniz_oxide::deflate::compress_to_vec_zlib;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
+/// Effort of compression, of 0 to 10: from here on, the parts grow no smaller.
+const EFFORT: u8 = 8;
 const HOST: &str = "x86_64-unknown-linux-gnu";
 const BARE: &str = "x86_64-unknown-none";
 
@@ -248,7 +251,8 @@ impl Build {
         let (to, why) = (self.out.join(name), self.out.join(format!("{name}.lacks")));
         match built {
             Built::Part(from) => {
-                fs::copy(&from, &to).map_err(|error| format!("{}: {error}", from.display()))?;
+                let content = fs::read(&from).map_err(|error| format!("{}: {error}", from.display()))?;
+                fs::write(to, compress_to_vec_zlib(&content, EFFORT))?;
                 fs::write(why, "")?;
             }
             Built::Lacks(reason) => {

@@ -6,31 +6,42 @@ mod toolchain;
 use std::sync::LazyLock;
 
 use belfry_image::{Driver, Part, Parts};
+use miniz_oxide::inflate::decompress_to_vec_zlib;
 use object::Object as _;
 use object::read::elf::ElfFile64;
 
 macro_rules! built {
     ($name:literal) => {
-        include_bytes!(concat!(env!("OUT_DIR"), "/", $name))
+        unpacked(include_bytes!(concat!(env!("OUT_DIR"), "/", $name)))
     };
     (maybe $name:literal) => {
         Part::built(built!($name), include_str!(concat!(env!("OUT_DIR"), "/", $name, ".lacks")))
     };
 }
 
-/// Parts of guests that are no packages.
-pub static PARTS: Parts = Parts {
+/// Parts of guests that are no packages, unpacked when they are first asked for.
+pub static PARTS: LazyLock<Parts> = LazyLock::new(|| Parts {
     driver: Driver { core: built!(maybe "core.rs.o"), shim: include!(concat!(env!("OUT_DIR"), "/shim.rs")) },
     init: built!("init"),
     examples: built!("examples"),
     bare_metal: built!(maybe "bare-metal"),
-};
+});
 
 /// The library that programs of `belfry exec` are started with.
 pub static PRELOAD: &[u8] = include_bytes!(env!("BELFRY_PRELOAD"));
 
 /// The program that runs kernels on the processor through OpenCL.
-pub static OPENCL: &[u8] = built!("belfry-opencl");
+pub static OPENCL: LazyLock<&[u8]> = LazyLock::new(|| built!("belfry-opencl"));
+
+/// Unpacks a part as `build.rs` packs it; an empty one is absent.
+fn unpacked(packed: &[u8]) -> &'static [u8] {
+    if packed.is_empty() {
+        return &[];
+    }
+    #[expect(clippy::expect_used, reason = "the build has packed it, and a test unpacks each")]
+    let content = decompress_to_vec_zlib(packed).expect("a part of the binary");
+    content.leak()
+}
 
 /// Tells [`PRELOAD`] from that of other versions, in hexadecimal: a part of the build ID of the linker. `None` if there is no library,
 /// which is so in a check (`cargo check`) alone.
@@ -66,7 +77,7 @@ mod tests {
             ("bare-metal", PARTS.bare_metal.content("the bare-metal guest").unwrap()),
             ("core.rs.o", PARTS.driver.core.content("the guest's driver").unwrap()),
             ("preload", PRELOAD),
-            ("opencl", OPENCL),
+            ("opencl", *OPENCL),
         ]
     }
 

@@ -59,7 +59,7 @@ impl Processors {
     pub(super) fn new(count: usize) -> Result<Self, PoclError> {
         let folder = Scratch::new().map_err(PoclError::Start)?;
         let path = folder.path().join("belfry-opencl");
-        fs::write(&path, OPENCL).map_err(PoclError::Start)?;
+        fs::write(&path, *OPENCL).map_err(PoclError::Start)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).map_err(PoclError::Start)?;
         let mut command = Command::new(&path);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
