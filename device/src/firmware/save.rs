@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::rings::SavedRings;
+use super::sdma_rings::SavedEngine;
 use super::slots::SavedSlots;
 use crate::queue::{HqdId, Partition};
 use crate::save::Broken;
-use crate::sdma::SavedSdma;
 
 /// The state of one firmware.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -14,7 +14,7 @@ pub(crate) enum SavedFirmware {
     Mes(SavedMes),
     Hws(SavedHws),
     /// Rings of the SDMA engines, by engine.
-    SdmaRings(Vec<Option<SavedSdma>>),
+    SdmaRings(Vec<SavedEngine>),
 }
 
 /// KIQ and MES: the kernel's rings, and the queues.

@@ -1,7 +1,8 @@
 //! Rings of the kernel on the SDMA engines, which a driver starts through the registers of queue 0 (linux
 //! `amdgpu/sdma_v6_0.c`, `sdma_v6_0_gfx_resume`).
 //!
-//! An engine reads a ring's write pointer in memory, where the driver puts it before it rings the doorbell.
+//! An engine reads a ring's write pointer in memory, where the driver puts it before it rings the doorbell. A ring that is started again
+//! begins with the pointer of its registers, 0: Linux leaves that of the ring before in memory, until the first packets.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,15 +15,24 @@ use belfry_abi::regs::sdma::{
     SDMA1_QUEUE0_RB_CNTL,
 };
 use belfry_abi::regs::{Ip, Offset, Register};
+use serde::{Deserialize, Serialize};
 
 use super::{Firmware, Ports, SavedFirmware, SeenPackets, SeenQueue, SeenRing, Served, Turn};
 use crate::doorbell::Owner;
 use crate::guest_error::GuestError;
 use crate::queue::{BlockedOn, DmaContext, Progress, QueueEngine as _, QueueIdentity};
 use crate::save::{Broken, count};
-use crate::sdma::{SdmaConfig, SdmaQueue};
+use crate::sdma::{SavedSdma, SdmaConfig, SdmaQueue};
 use crate::shader::Restoring;
 use crate::vm::{SpaceList, Spaces};
+
+/// The state of an engine.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct SavedEngine {
+    queue: Option<SavedSdma>,
+    stale: Option<u64>,
+    left: Option<Left>,
+}
 
 /// Engines whose registers have a model.
 const ENGINES: u8 = 2;
@@ -35,8 +45,23 @@ const SIZES: std::ops::RangeInclusive<u32> = 4..=28;
 
 /// The rings, by engine.
 pub(super) struct SdmaRings {
-    rings: Vec<Option<SdmaQueue>>,
+    rings: Vec<Option<Ring>>,
+    left: Vec<Option<Left>>,
     ports: Arc<Ports>,
+}
+
+#[derive(Debug)]
+struct Ring {
+    queue: SdmaQueue,
+    /// Write pointer in memory that the ring before has left there.
+    stale: Option<u64>,
+}
+
+/// A write pointer that a stopped ring has left in memory.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+struct Left {
+    at: u64,
+    value: u64,
 }
 
 impl std::fmt::Debug for SdmaRings {
@@ -47,7 +72,8 @@ impl std::fmt::Debug for SdmaRings {
 
 impl SdmaRings {
     pub(super) fn new(ports: Arc<Ports>) -> Self {
-        Self { rings: (0..ENGINES).map(|_| None).collect(), ports }
+        let left = vec![None; usize::from(ENGINES)];
+        Self { rings: (0..ENGINES).map(|_| None).collect(), left, ports }
     }
 
     /// Reads a register of an engine, by its place on the first one.
@@ -66,7 +92,10 @@ impl SdmaRings {
             let cntl = SDMA0_QUEUE0_RB_CNTL::from_bits(self.read(engine, SDMA0_QUEUE0_RB_CNTL::AT));
             match (cntl.rb_enable(), self.rings[at].is_some()) {
                 (true, false) => match self.start(engine, cntl) {
-                    Ok(ring) => self.rings[at] = Some(ring),
+                    Ok(queue) => {
+                        let left = self.left[at].take().filter(|left| left.at == queue.config().wptr_poll);
+                        self.rings[at] = Some(Ring { queue, stale: left.map(|left| left.value) });
+                    }
                     Err(why) => {
                         // Its registers have given it a doorbell.
                         self.ports.doorbells.own(self.doorbell(engine), Owner::Nobody);
@@ -119,9 +148,12 @@ impl SdmaRings {
     }
 
     fn stop(&mut self, engine: usize) {
-        if let Some(mut ring) = self.rings[engine].take() {
-            ring.stop();
-            self.ports.doorbells.own(ring.config().identity.doorbell, Owner::Nobody);
+        if let Some(Ring { mut queue, stale }) = self.rings[engine].take() {
+            queue.stop();
+            let at = queue.config().wptr_poll;
+            let value = self.ports.contexts.space(0).and_then(|space| space.load_u64(at).ok()).or(stale);
+            self.left[engine] = value.map(|value| Left { at, value });
+            self.ports.doorbells.own(queue.config().identity.doorbell, Owner::Nobody);
         }
     }
 }
@@ -133,13 +165,18 @@ impl Firmware for SdmaRings {
         }
         let mut turn = Turn::WhenWoken;
         let space = self.ports.contexts.space(0);
-        for ring in self.rings.iter_mut().flatten() {
+        for Ring { queue, stale } in self.rings.iter_mut().flatten() {
             if let Some(space) = &space {
-                ring.follow_space(space);
+                queue.follow_space(space);
             }
-            let doorbell = ring.config().identity.doorbell;
-            self.ports.doorbells.take(doorbell);
-            turn = turn.min(match ring.service() {
+            let doorbell = queue.config().identity.doorbell;
+            let rung = self.ports.doorbells.take(doorbell).is_some();
+            let written = || space.as_ref()?.load_u64(queue.config().wptr_poll).ok();
+            if !rung && stale.is_some() && *stale == written() {
+                continue;
+            }
+            *stale = None;
+            turn = turn.min(match queue.service() {
                 Progress::Advanced => Turn::Now,
                 Progress::Blocked(BlockedOn::Memory) => Turn::After(WAIT),
                 Progress::Blocked(BlockedOn::Dispatches) | Progress::Idle => Turn::WhenWoken,
@@ -169,8 +206,8 @@ impl Firmware for SdmaRings {
     }
 
     fn queues(&self) -> Vec<SeenQueue> {
-        let seen = |ring: &SdmaQueue| {
-            let config = ring.config();
+        let seen = |Ring { queue, .. }: &Ring| {
+            let config = queue.config();
             let space = self.ports.contexts.space(0);
             let written = space.as_ref().and_then(|space| space.load_u64(config.wptr_poll).ok());
             SeenQueue {
@@ -181,12 +218,12 @@ impl Firmware for SdmaRings {
                 mqd: 0,
                 state: "mapped",
                 place: Some((None, config.identity.me, 0)),
-                busy: ring.is_busy(),
+                busy: queue.is_busy(),
                 ring: Some(SeenRing {
                     packets: SeenPackets::Sdma,
                     base: config.ring_base,
                     bytes: config.ring_bytes,
-                    read_index: ring.read_index() / 4,
+                    read_index: queue.read_index() / 4,
                     write_pointer: config.wptr_poll,
                     write_index: written.map(|bytes| bytes / 4),
                 }),
@@ -198,17 +235,23 @@ impl Firmware for SdmaRings {
     }
 
     fn save(&self, spaces: &mut SpaceList) -> SavedFirmware {
-        SavedFirmware::SdmaRings(
-            self.rings.iter().map(|ring| ring.as_ref().map(|ring| ring.save(spaces))).collect(),
-        )
+        let save = |(ring, left): (&Option<Ring>, &Option<Left>)| SavedEngine {
+            queue: ring.as_ref().map(|ring| ring.queue.save(spaces)),
+            stale: ring.as_ref().and_then(|ring| ring.stale),
+            left: *left,
+        };
+        SavedFirmware::SdmaRings(self.rings.iter().zip(&self.left).map(save).collect())
     }
 
     fn restore(&mut self, saved: &SavedFirmware, spaces: &Spaces, _: &mut Restoring) -> Result<(), Broken> {
         let SavedFirmware::SdmaRings(saved) = saved else { return Err(SavedFirmware::OF_ANOTHER_KIND) };
         count("rings of SDMA engines", saved.len(), saved.len() == self.rings.len())?;
-        for (ring, saved) in self.rings.iter_mut().zip(saved) {
+        for ((ring, left), saved) in self.rings.iter_mut().zip(&mut self.left).zip(saved) {
             let env = self.ports.sdma_env();
-            *ring = saved.as_ref().map(|saved| SdmaQueue::restored(saved, spaces, &env)).transpose()?;
+            let queue =
+                saved.queue.as_ref().map(|queue| SdmaQueue::restored(queue, spaces, &env)).transpose()?;
+            *ring = queue.map(|queue| Ring { queue, stale: saved.stale });
+            *left = saved.left;
         }
         Ok(())
     }

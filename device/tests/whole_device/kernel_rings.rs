@@ -156,8 +156,13 @@ fn kernel_rings_that_cannot_be_are_refused_by_name() {
 
 /// Starts the ring of an SDMA engine through its registers; returns the ring's memory and that of its pointers.
 fn start_sdma(driver: &mut Driver) -> (u64, u64) {
-    let (memory, at) = driver.gart_alloc(4096);
-    let (pointers, pointers_at) = driver.gart_alloc(4096);
+    let (ring, pointers) = (driver.gart_alloc(4096), driver.gart_alloc(4096));
+    start_sdma_at(driver, ring.1, pointers.1);
+    (ring.0, pointers.0)
+}
+
+/// Starts the ring of an SDMA engine with a ring and pointers at these addresses.
+fn start_sdma_at(driver: &mut Driver, at: u64, pointers_at: u64) {
     let bell = belfry_abi::pci::doorbell::SDMA_ENGINE0;
     driver.write(dword::<sdma::SDMA0_QUEUE0_RB_CNTL>(), 10 << 1);
     for register in [dword::<sdma::SDMA0_QUEUE0_RB_RPTR>(), dword::<sdma::SDMA0_QUEUE0_RB_WPTR>()] {
@@ -173,7 +178,29 @@ fn start_sdma(driver: &mut Driver) -> (u64, u64) {
     driver.write(dword::<sdma::SDMA0_QUEUE0_DOORBELL>(), 1 << 28);
     driver.write(dword::<sdma::SDMA0_QUEUE0_DOORBELL_OFFSET>(), bell.dwords() << 2);
     driver.write(dword::<sdma::SDMA0_QUEUE0_RB_CNTL>(), 10 << 1 | 1);
-    (memory, pointers)
+}
+
+/// Linux's driver leaves the write pointer in memory as it was when it starts a ring again, after a sleep of the system.
+#[test]
+fn sdma_ring_that_starts_again_does_not_take_the_old_write_pointer() {
+    let mut driver = Driver::up();
+    let ((memory, at), (pointers, pointers_at)) = (driver.gart_alloc(4096), driver.gart_alloc(4096));
+    let (target, target_at) = driver.gart_alloc(4096);
+    let mut ring = SdmaRing { memory, pointers, written: 0 };
+    start_sdma_at(&mut driver, at, pointers_at);
+    ring.run(&mut driver, &[&write_dword(target_at, 1), &write_dword(target_at + 4, 2)]);
+    driver.write(dword::<sdma::SDMA0_QUEUE0_RB_CNTL>(), 10 << 1);
+    driver.runner_passes();
+    driver.set_ram_u64(target, 0);
+    // The read pointer in memory is cleared by the driver, the write pointer is not.
+    driver.set_ram_u64(pointers, 0);
+    start_sdma_at(&mut driver, at, pointers_at);
+    driver.runner_passes();
+    assert_eq!((driver.ram_u64(target), driver.ram_u64(pointers)), (0, 0), "old packets were executed");
+    ring.written = 0;
+    ring.run(&mut driver, &[&write_dword(target_at, 7)]);
+    assert_eq!(driver.ram_u64(target), 7, "the new packet alone");
+    assert!(driver.gpu.stats().errors.is_empty(), "{:?}", driver.gpu.stats().errors);
 }
 
 #[test]

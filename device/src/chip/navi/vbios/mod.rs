@@ -1,11 +1,12 @@
-//! The VBIOS: an image made here, with the tables that a driver reads and without any code.
+//! The VBIOS: an image made here, with the tables that a driver reads, and one program that does nothing.
 //!
 //! | offset | contents |
 //! | --- | --- |
 //! | 0 | signature, length, identification |
 //! | 0x1c0 | PCI data structure |
 //! | 0x200 | header of the ROM |
-//! | 0x260, 0x300 | lists of command tables (none) and of data tables |
+//! | 0x260, 0x320 | lists of command tables and of data tables |
+//! | 0x370 | the command table `asic_init`, which ends at once: the card needs no start |
 //! | 0x380 | data tables |
 //!
 //! Layouts: PCI Firmware 3.0 section 5.1 (the PCI data structure); Linux `drivers/gpu/drm/amd/include/atombios.h`
@@ -39,7 +40,12 @@ const VRAM_INFO: usize = 28;
 const PCI_DATA: usize = 0x1c0;
 const ROM_HEADER: usize = 0x200;
 const COMMANDS: usize = 0x260;
-const DATA: usize = 0x300;
+const DATA: usize = 0x320;
+const _: () = assert!(COMMANDS + 4 + 2 * COMMAND_TABLES <= DATA && DATA + 4 + 2 * DATA_TABLES <= 0x370);
+/// Number of the command table `asic_init`, which drivers run after a reset (`ATOM_CMD_INIT`).
+const ASIC_INIT: usize = 0;
+/// Ends a program (`ATOM_OP_EOT`).
+const END: u8 = 91;
 /// `mmBIOS_SCRATCH_0`: the first of the registers that firmware and drivers leave notes in.
 const BIOS_SCRATCH: u32 = 0x4c;
 /// Dword of `GOLDEN_TSC_COUNT_LOWER`.
@@ -105,6 +111,10 @@ pub(super) fn image(spec: &Spec) -> Vec<u8> {
     image.put16(ROM_HEADER + 0x20, DATA);
     image.put16(COMMANDS, 4 + 2 * COMMAND_TABLES);
     image.put(COMMANDS + 2, &[2, 1]);
+    let program = 0x370;
+    image.put16(COMMANDS + 4 + 2 * ASIC_INIT, program);
+    // Its length, its revision, no words of its own, no parameters that it hands on, and its code.
+    image.put(program, &[7, 0, 2, 1, 0, 0, END]);
     image.put16(DATA, 4 + 2 * DATA_TABLES);
     image.put(DATA + 2, &[2, 1]);
     image.table(INDIRECT_IO_ACCESS, 0x380, (1, 1), &[]);
@@ -207,7 +217,21 @@ mod tests {
     #[test]
     fn damaged_images_are_refused() {
         let image = gfx1100::chip(8).vbios().expect("it has one");
-        for at in [0, 2, 0x30, 0x48, 0x18, PCI_DATA, ROM_HEADER + 4, ROM_HEADER + 0x20, DATA + 4 + 8, 0x3a2] {
+        for at in [
+            0,
+            2,
+            0x30,
+            0x48,
+            0x18,
+            PCI_DATA,
+            ROM_HEADER + 4,
+            ROM_HEADER + 0x20,
+            COMMANDS,
+            0x372,
+            0x376,
+            DATA + 4 + 8,
+            0x3a2,
+        ] {
             let mut damaged = image.clone();
             damaged[at] ^= 0xff;
             assert!(reader::read(&damaged).is_none(), "byte {at:#x}");

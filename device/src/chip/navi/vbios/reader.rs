@@ -1,6 +1,8 @@
 //! A reader of VBIOS images, by the rules of Linux (`drivers/pci/rom.c`, `amdgpu_bios.c`, `atom.c`, `amdgpu_atomfirmware.c`).
 
-use super::{BLOCK, FIRMWARE_INFO, GFX_INFO, INDIRECT_IO_ACCESS, SMC_DPM_INFO, UMC_INFO, VRAM_INFO};
+use super::{
+    ASIC_INIT, BLOCK, END, FIRMWARE_INFO, GFX_INFO, INDIRECT_IO_ACCESS, SMC_DPM_INFO, UMC_INFO, VRAM_INFO,
+};
 
 /// Contents of an image.
 #[derive(Debug)]
@@ -34,7 +36,7 @@ fn has(image: &[u8], at: usize, bytes: &[u8]) -> Option<()> {
     image.get(at..)?.starts_with(bytes).then_some(())
 }
 
-/// A data table: its place, its revision, and its bytes within the image.
+/// A table: its place, its revision, and its bytes within the image.
 struct Table<'a> {
     revision: (u8, u8),
     bytes: &'a [u8],
@@ -71,7 +73,14 @@ pub(super) fn read(image: &[u8]) -> Option<Read> {
     let is_last = image.get(pci + 0x15)? & 0x80 != 0;
     let header = usize::from(word(image, 0x48)?);
     has(image, header + 4, b"ATOM")?;
+    let commands = usize::from(word(image, header + 0x1e)?);
     let list = usize::from(word(image, header + 0x20)?);
+    // `amdgpu_atomfirmware_asic_init`: a program of this revision, which has to end.
+    let init =
+        table(image, commands, ASIC_INIT).filter(|table| table.revision.0 == 2 && table.revision.1 >= 1)?;
+    if init.bytes.get(4..) != Some(&[0, 0, END]) || commands + usize::from(word(image, commands)?) > list {
+        return None;
+    }
     let indirect = usize::from(word(image, list + 4 + 2 * INDIRECT_IO_ACCESS)?);
     if !is_last || *image.get(indirect + 4)? == IIO_START {
         return None;
