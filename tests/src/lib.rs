@@ -5,6 +5,7 @@ pub mod disks;
 pub mod nested;
 pub mod own_system;
 pub mod shared_guest;
+pub mod stock;
 pub mod suite;
 pub mod trial;
 

@@ -27,6 +27,7 @@ mod package;
 mod pictures;
 mod rocm;
 mod slurm;
+mod stock;
 
 use std::path::{Path, PathBuf};
 use std::process;
@@ -155,6 +156,8 @@ enum Command {
     Rocm(rocm::Options),
     /// Make a Slurm cluster of three nodes on this machine, run jobs and a matrix on its GPUs, and kill a node in the middle.
     Slurm(slurm::Options),
+    /// Load, unload, rebind, reset and suspend the distribution's own driver in a guest, or run the suites under it.
+    Stock(stock::Options),
     /// Run the suite of unmodified programs, in one guest for example: the long tier of `cargo test --test exec`.
     Suite {
         /// Mode that runs the cases: `exec`, or `guest` for one guest with Debian's kernel.
@@ -221,6 +224,7 @@ fn main() -> Result<()> {
         Command::Pictures { into } => pictures::run(root, into),
         Command::Rocm(options) => rocm::run(root, &options),
         Command::Slurm(options) => slurm::run(root, &options),
+        Command::Stock(options) => stock::run(root, &options),
         Command::Suite { mode, arguments } => suite(&mode, &arguments),
         Command::Cases(options) => cases::run(root, &options),
         Command::Compare(options) => compare::run(&options),

@@ -41,12 +41,33 @@ pub(crate) struct Options {
     /// The chip that `belfry exec` and guests have; of those that Debian 13 does not know, sid's images alone.
     #[arg(long, value_name = "NAME", default_value = plan::USUAL)]
     chip: String,
+    /// Driver of guests: `own`, or `stock` for the one of their kernel.
+    #[arg(long, value_name = "NAME", value_parser = [OWN, "stock"], default_value = OWN)]
+    driver: String,
     /// Write the results as JSON on stdout, as well as the table on stderr.
     #[arg(long)]
     json: bool,
     /// Directory for the output of the programs (`target/rocm` when absent).
     #[arg(long)]
     logs: Option<PathBuf>,
+}
+
+/// The driver of guests that is not named.
+const OWN: &str = "own";
+
+impl Options {
+    /// Rocminfo and the suites in guests whose kernel's own driver drives the GPU.
+    pub(crate) fn in_stock_guests(logs: PathBuf) -> Self {
+        Self {
+            long: false,
+            limit: 300,
+            only: Some("guest".into()),
+            chip: plan::USUAL.into(),
+            driver: "stock".into(),
+            json: false,
+            logs: Some(logs),
+        }
+    }
 }
 
 /// Result of a step.
@@ -76,8 +97,14 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     let logs = options.logs.clone().unwrap_or_else(|| root.join("target/rocm"));
     std::fs::create_dir_all(&logs).with_context(|| format!("creating {}", logs.display()))?;
     let belfry = build(root)?;
-    let runner =
-        Runner { belfry, root: root.to_owned(), logs, limit: options.limit, chip: options.chip.clone() };
+    let runner = Runner {
+        belfry,
+        root: root.to_owned(),
+        logs,
+        limit: options.limit,
+        chip: options.chip.clone(),
+        driver: options.driver.clone(),
+    };
     let wanted = |step: &Step| options.only.as_ref().is_none_or(|only| step.name.contains(only.as_str()));
     let images = plan::images(options);
     let mut outcomes = Vec::new();
@@ -152,6 +179,7 @@ struct Runner {
     logs: PathBuf,
     limit: u32,
     chip: String,
+    driver: String,
 }
 
 impl Runner {

@@ -14,6 +14,13 @@ pub fn run() -> Result<()> {
     if role == "bad-ioctls" {
         return crate::bad_ioctls::run(&mut std::io::stdout());
     }
+    if role == "debugfs" {
+        return crate::system_files::mount_debugfs();
+    }
+    if role == "write" {
+        let path = arguments.next().context("write: to which file?")?;
+        return crate::system_files::write(&path, &arguments.next().context("write: which text?")?);
+    }
     if role == "disk" {
         return crate::disk::run(&mut std::io::stdout());
     }

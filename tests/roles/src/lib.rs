@@ -20,6 +20,7 @@ pub mod store;
 pub mod suspend;
 pub mod svm;
 pub mod syncobj;
+pub mod system_files;
 pub mod unbind;
 mod waiting;
 

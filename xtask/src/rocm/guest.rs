@@ -58,6 +58,6 @@ pub(super) fn command(runner: &Runner, step: &Step) -> Command {
     let mut command = Command::new("timeout");
     command.args(["--kill-after=10", &limit]).arg(&runner.belfry);
     command.args(["run", "--mode", "qemu", "--image", IMAGE, "--chip", &runner.chip]);
-    command.args(["--vram", VRAM, "--timeout", &limit, "--"]);
+    command.args(["--driver", &runner.driver, "--vram", VRAM, "--timeout", &limit, "--"]);
     command
 }
