@@ -2,7 +2,7 @@
 // element elsewhere. Lane l has four elements of A in row l % 16, and of B in column l % 16.
 #include "oracle.h"
 
-#if defined(__gfx942__)
+#if defined(__GFX9__)
 typedef half h4 __attribute__((ext_vector_type(4)));
 typedef float f4 __attribute__((ext_vector_type(4)));
 typedef int i4 __attribute__((ext_vector_type(4)));
@@ -19,7 +19,7 @@ PROGRAM {
   for (uint n = 0; n < 4; n++) words[l][n] = in[n];
   barrier(1);
   uint j = l % 16;
-#if defined(__gfx942__)
+#if defined(__GFX9__)
   h4 a, b;
   f4 c;
   i4 d;

@@ -8,8 +8,10 @@ use anyhow::{Context, ensure};
 
 /// The compiler whose output is committed.
 const CLANG: &str = "clang-19";
-/// Its linker, which clang runs for amdgcn.
-const LINKER: &str = "ld.lld-19";
+/// The one for processors that [`CLANG`] does not know.
+const NEWER_CLANG: &str = "clang-22";
+/// The linkers that they run for amdgcn.
+const LINKERS: [&str; 2] = ["ld.lld-19", "ld.lld-22"];
 /// Directory in which Debian's `rocm-device-libs` installs its bitcode.
 const BITCODE: &str = "/usr/lib/x86_64-linux-gnu/amdgcn/bitcode";
 
@@ -27,10 +29,12 @@ const OCML: &[&str] = &[
 /// A processor that kernels are compiled for.
 struct Processor {
     name: &'static str,
+    /// The compiler.
+    clang: &'static str,
     /// The target with the features that its programs count on, as ROCr names them.
     target: &'static str,
     /// The device libraries that know it. The 1030 variant is the nearest that Debian packages for gfx11 and gfx12, and the 940
-    /// variant for gfx942: they say only which instructions exist (FMA, no daz), and they are the same there.
+    /// variant for gfx942 and gfx950: they say only which instructions exist (FMA, no daz), and they are the same there.
     libraries: [&'static str; 2],
 }
 
@@ -38,21 +42,31 @@ struct Processor {
 const PROCESSORS: &[Processor] = &[
     Processor {
         name: "gfx1100",
+        clang: CLANG,
         target: "gfx1100",
         libraries: ["oclc_isa_version_1030", "oclc_wavefrontsize64_off"],
     },
     Processor {
         name: "gfx942",
+        clang: CLANG,
         target: "gfx942:sramecc+:xnack-",
         libraries: ["oclc_isa_version_940", "oclc_wavefrontsize64_on"],
     },
     Processor {
+        name: "gfx950",
+        clang: NEWER_CLANG,
+        target: "gfx950:sramecc+:xnack-",
+        libraries: ["oclc_isa_version_940", "oclc_wavefrontsize64_on"],
+    },
+    Processor {
         name: "gfx1151",
+        clang: CLANG,
         target: "gfx1151",
         libraries: ["oclc_isa_version_1030", "oclc_wavefrontsize64_off"],
     },
     Processor {
         name: "gfx1201",
+        clang: CLANG,
         target: "gfx1201",
         libraries: ["oclc_isa_version_1030", "oclc_wavefrontsize64_off"],
     },
@@ -70,11 +84,12 @@ const FOLDERS: &[&str] =
 
 /// The source of the driver's trap handlers, which includes other files of its folder.
 const TRAP_HANDLER: &str = "guest-driver/core/src/asic/trap_handler/trap_handler.s";
-/// The code that it is assembled to, by processor.
-const TRAP_HANDLERS: &[(&str, &str)] = &[
-    ("gfx1100", "guest-driver/core/src/asic/gfx11/trap_handler.bin"),
-    ("gfx942", "guest-driver/core/src/asic/gfx9/trap_handler.bin"),
-    ("gfx1201", "guest-driver/core/src/asic/gfx12/trap_handler.bin"),
+/// The code that it is assembled to, by assembler and processor.
+const TRAP_HANDLERS: &[(&str, &str, &str)] = &[
+    (CLANG, "gfx1100", "guest-driver/core/src/asic/gfx11/trap_handler.bin"),
+    (CLANG, "gfx942", "guest-driver/core/src/asic/gfx9/trap_handler.bin"),
+    (NEWER_CLANG, "gfx950", "guest-driver/core/src/asic/gfx9_5/trap_handler.bin"),
+    (CLANG, "gfx1201", "guest-driver/core/src/asic/gfx12/trap_handler.bin"),
 ];
 /// Program that takes the code out of an object.
 const OBJCOPY: &str = "llvm-objcopy-19";
@@ -89,9 +104,9 @@ const OBJCOPY: &str = "llvm-objcopy-19";
 /// compile, or when a committed object differs from its source.
 pub(crate) fn run(check: bool) -> anyhow::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
-    for tool in [CLANG, LINKER, OBJCOPY] {
+    for tool in [CLANG, NEWER_CLANG, OBJCOPY].into_iter().chain(LINKERS) {
         Command::new(tool).arg("--version").output().with_context(|| {
-            format!("cannot run {tool}: install it with `apt-get install clang-19 lld-19 llvm-19 rocm-device-libs`")
+            format!("cannot run {tool}: install it with `apt-get install clang-19 lld-19 llvm-19 clang-22 lld-22 rocm-device-libs`")
         })?;
     }
     let scratch = std::env::temp_dir().join(format!("belfry-kernels-{}", std::process::id()));
@@ -141,14 +156,14 @@ fn compile_all(root: &Path, name: &str, scratch: &Path, check: bool) -> anyhow::
 fn assemble_all(root: &Path, scratch: &Path, check: bool) -> anyhow::Result<()> {
     let folder = Path::new(TRAP_HANDLER).parent().context("the trap handler's source is in no folder")?;
     let mut stale = Vec::new();
-    for &(processor, committed) in TRAP_HANDLERS {
+    for &(clang, processor, committed) in TRAP_HANDLERS {
         let (object, code) = (scratch.join("trap_handler.o"), scratch.join("trap_handler.bin"));
-        let mut assemble = Command::new(CLANG);
+        let mut assemble = Command::new(clang);
         assemble.current_dir(root).args(["-x", "assembler", "-target", "amdgcn-amd-amdhsa"]);
         assemble.arg(format!("-mcpu={processor}")).arg("-mcode-object-version=5");
         assemble.arg("-I").arg(folder).arg("-c").arg(TRAP_HANDLER).arg("-o").arg(&object);
-        let status = assemble.status().with_context(|| format!("cannot run {CLANG}"))?;
-        ensure!(status.success(), "{CLANG} failed on {TRAP_HANDLER} for {processor} ({status})");
+        let status = assemble.status().with_context(|| format!("cannot run {clang}"))?;
+        ensure!(status.success(), "{clang} failed on {TRAP_HANDLER} for {processor} ({status})");
         let mut copy = Command::new(OBJCOPY);
         copy.args(["-O", "binary", "-j", ".text"]).args([&object, &code]);
         let status = copy.status().with_context(|| format!("cannot run {OBJCOPY}"))?;
@@ -190,7 +205,8 @@ fn compile(
     (processor, options): (&Processor, &[String]),
     output: &Path,
 ) -> anyhow::Result<()> {
-    let mut command = Command::new(CLANG);
+    let clang = processor.clang;
+    let mut command = Command::new(clang);
     command.current_dir(folder);
     command.args(["-x", "cl", "-cl-std=CL2.0", "-target", "amdgcn-amd-amdhsa"]);
     command.arg(format!("-mcpu={}", processor.target));
@@ -209,7 +225,7 @@ fn compile(
         }
     }
     command.arg(format!("{stem}.cl")).arg("-o").arg(output);
-    let status = command.status().with_context(|| format!("cannot run {CLANG}"))?;
-    ensure!(status.success(), "{CLANG} failed on {stem}.cl ({status})");
+    let status = command.status().with_context(|| format!("cannot run {clang}"))?;
+    ensure!(status.success(), "{clang} failed on {stem}.cl ({status})");
     Ok(())
 }

@@ -155,7 +155,11 @@ impl Reader {
                 ..MemFields::default()
             },
             imm: 0,
-            dual: form.dual.map(|op| Dual { op, dst: Operand::None, src: [Operand::None; 3] }),
+            dual: form.dual.or(self.scales()).map(|op| Dual {
+                op,
+                dst: Operand::None,
+                src: [Operand::None; 3],
+            }),
         };
         let specs = self.tables.operands_of(form);
         // A constant inside the encoding is known before the operands that refer to it.
@@ -185,9 +189,18 @@ impl Reader {
         if form.format == Format::Mimg {
             self.image_addresses(&mut inst)?;
         }
+        if !fields::fits(&inst) {
+            return Err(self.invalid());
+        }
         let size = self.bytes + if self.trailing { 4 } else { 0 };
         inst.size = u8::try_from(size).unwrap_or(u8::MAX);
         Ok(inst)
+    }
+
+    /// The operation that loads the scales of a matrix instruction, if that is part of the form.
+    fn scales(&self) -> Option<Op> {
+        let mut specs = self.tables.operands_of(self.form).iter();
+        specs.any(|spec| spec.0 == Name::ScaleSrc0).then_some(Op::V_MFMA_LD_SCALE_B32)
     }
 
     /// Returns true if the first source announces a dword of DPP or SDWA, and the form has none.
@@ -382,11 +395,12 @@ impl Reader {
                     inst.mem.offset |= i32::from(number) << fields::address_shift(name);
                 }
             }
-            Name::VdstY | Name::Src0Y | Name::Vsrc1Y => {
+            Name::VdstY | Name::Src0Y | Name::Vsrc1Y | Name::ScaleSrc0 | Name::ScaleSrc1 => {
                 let Some(dual) = &mut inst.dual else { return };
                 match name {
                     Name::VdstY => dual.dst = operand,
-                    Name::Src0Y => dual.src[0] = operand,
+                    Name::Src0Y | Name::ScaleSrc0 => dual.src[0] = operand,
+                    Name::ScaleSrc1 => dual.src[1] = operand,
                     _ => dual.src[if dual.op.constant_place() == Some(1) { 2 } else { 1 }] = operand,
                 }
             }

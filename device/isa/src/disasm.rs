@@ -172,6 +172,14 @@ impl Printer<'_> {
         let Some(spec) = self.spec(name) else { return Ok(()) };
         let kind = self.tables.kind(spec);
         match kind.print {
+            // Which byte of a register is the scale.
+            Print::Mods if self.has(Name::ScaleSrc0) => {
+                if name != Name::Src0Modifiers {
+                    return Ok(());
+                }
+                self.op_sel(out)?;
+                self.packed(out, " op_sel_hi:[", self.inst.mods.op_sel_hi, true, false)
+            }
             Print::FpMods | Print::IntMods | Print::Mods => self.modified(out, name, kind.print),
             Print::OpSel => self.op_sel(out),
             Print::OpSelHi => self.packed(out, " op_sel_hi:[", self.inst.mods.op_sel_hi, true, false),
@@ -452,6 +460,8 @@ impl Printer<'_> {
             }
             (Some(Dpp::Dpp16(dpp)), Print::DppRowMask) => write!(out, " row_mask:{:#x}", dpp.row_mask),
             (Some(Dpp::Dpp16(dpp)), Print::DppBankMask) => write!(out, " bank_mask:{:#x}", dpp.bank_mask),
+            (None, Print::DppBoundCtrl) if self.inst.mods.op_sel & 2 != 0 => out.write_str(" bound_ctrl:1"),
+            (None, Print::DppFI) if self.inst.mods.op_sel & 1 != 0 => out.write_str(" fi:1"),
             (Some(Dpp::Dpp16(dpp)), Print::DppBoundCtrl) if dpp.bound_ctrl => out.write_str(" bound_ctrl:1"),
             (Some(Dpp::Dpp16(dpp)), Print::DppFI) if dpp.fetch_inactive => out.write_str(" fi:1"),
             (Some(Dpp::Dpp8(dpp)), Print::DppFI) if dpp.fetch_inactive => out.write_str(" fi:1"),

@@ -301,6 +301,8 @@ fn number(policy: CachePolicy, inst: &Inst, name: Name) -> u32 {
 /// Fields of the DPP dword.
 fn dpp(inst: &Inst, name: Name) -> u32 {
     match (inst.dpp, name) {
+        (None, Name::Fi) if inst.op.swaps_rows() => u32::from(inst.mods.op_sel) & 1,
+        (None, Name::BoundCtrl) if inst.op.swaps_rows() => u32::from(inst.mods.op_sel) >> 1 & 1,
         (Some(Dpp::Dpp8(dpp)), Name::Fi) => 0xe9 + u32::from(dpp.fetch_inactive),
         (Some(Dpp::Dpp8(dpp)), Name::Dpp8) => dpp.selectors,
         (Some(Dpp::Dpp16(dpp)), Name::Fi) => u32::from(dpp.fetch_inactive),

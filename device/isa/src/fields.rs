@@ -30,13 +30,45 @@ pub(crate) fn operand(form: &Form, inst: &Inst, name: Name, kind: &Kind) -> Oper
         }
         Name::Imm | Name::ImmX => constant(inst),
         Name::VdstY => inst.dual.map_or(Operand::None, |dual| dual.dst),
-        Name::Src0Y => inst.dual.map_or(Operand::None, |dual| dual.src[0]),
+        Name::Src0Y | Name::ScaleSrc0 => inst.dual.map_or(Operand::None, |dual| dual.src[0]),
+        Name::ScaleSrc1 => inst.dual.map_or(Operand::None, |dual| dual.src[1]),
         Name::Vsrc1Y => inst
             .dual
             .map_or(Operand::None, |dual| dual.src[if dual.op.constant_place() == Some(1) { 2 } else { 1 }]),
         _ => Operand::None,
     };
     whole(inst, name, kind, value)
+}
+
+/// Registers of an operand: those of its kind, except of matrices whose format the instruction says.
+pub(crate) fn width(inst: &Inst, name: Name, kind: &Kind) -> u8 {
+    let format = match name {
+        Name::Src0 => inst.imm,
+        Name::Src1 => inst.imm >> 8,
+        _ => return kind.width,
+    };
+    if inst.op.chooses_formats() { registers(format & 7) } else { kind.width }
+}
+
+/// Registers of 32 elements of a lane in format 0 to 4: 8-bit floats, 6-bit floats of two kinds each, 4-bit floats. There are no others;
+/// LLVM lists them as the largest.
+const fn registers(format: u32) -> u8 {
+    match format {
+        2 | 3 => 6,
+        4 => 4,
+        _ => 8,
+    }
+}
+
+/// Returns true if the registers of matrices whose format the instruction says are there.
+pub(crate) fn fits(inst: &Inst) -> bool {
+    let within = |operand, format: u32| match operand {
+        Operand::Vgpr(first) | Operand::Agpr(first) => {
+            u32::from(first) + u32::from(registers(format & 7)) <= 256
+        }
+        _ => true,
+    };
+    !inst.op.chooses_formats() || within(inst.src[0], inst.imm) && within(inst.src[1], inst.imm >> 8)
 }
 
 /// Returns the shift of the byte in [`crate::inst::MemFields::offset`] that holds an image's further address

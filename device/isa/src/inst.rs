@@ -45,6 +45,8 @@ pub use operand::{FloatConst, Operand};
 pub enum Arch {
     /// CDNA 3, `gfx942` (MI300X).
     Gfx942,
+    /// CDNA 4, `gfx950` (MI350X).
+    Gfx950,
     /// RDNA 3, `gfx1100` (Navi 31).
     Gfx1100,
     /// RDNA 3.5, `gfx1151` (Strix Halo).
@@ -55,12 +57,13 @@ pub enum Arch {
 
 impl Arch {
     /// All of them.
-    pub const ALL: [Arch; 4] = [Arch::Gfx942, Arch::Gfx1100, Arch::Gfx1151, Arch::Gfx1201];
+    pub const ALL: [Arch; 5] = [Arch::Gfx942, Arch::Gfx950, Arch::Gfx1100, Arch::Gfx1151, Arch::Gfx1201];
 
     /// LLVM's name of the processor.
     pub const fn name(self) -> &'static str {
         match self {
             Arch::Gfx942 => "gfx942",
+            Arch::Gfx950 => "gfx950",
             Arch::Gfx1100 => "gfx1100",
             Arch::Gfx1151 => "gfx1151",
             Arch::Gfx1201 => "gfx1201",
@@ -70,7 +73,7 @@ impl Arch {
     /// Sizes of its waves.
     pub const fn wave_sizes(self) -> &'static [WaveSize] {
         match self {
-            Arch::Gfx942 => &[WaveSize::Wave64],
+            Arch::Gfx942 | Arch::Gfx950 => &[WaveSize::Wave64],
             Arch::Gfx1100 | Arch::Gfx1151 | Arch::Gfx1201 => &[WaveSize::Wave32, WaveSize::Wave64],
         }
     }
@@ -78,8 +81,16 @@ impl Arch {
     /// Returns true if the architecture has instructions that read and write images.
     pub fn has_images(self) -> bool {
         match self {
-            Arch::Gfx942 => false,
+            Arch::Gfx942 | Arch::Gfx950 => false,
             Arch::Gfx1100 | Arch::Gfx1151 | Arch::Gfx1201 => true,
+        }
+    }
+
+    /// Returns true if its encodings are those of the family GFX9.
+    pub const fn is_gfx9(self) -> bool {
+        match self {
+            Arch::Gfx942 | Arch::Gfx950 => true,
+            Arch::Gfx1100 | Arch::Gfx1151 | Arch::Gfx1201 => false,
         }
     }
 }
@@ -154,6 +165,22 @@ impl Op {
         matches!(self, Op::V_MFMA_F64_16X16X4_F64 | Op::V_MFMA_F64_4X4X4_4B_F64)
     }
 
+    /// Returns true if the operation has FETCH_INACTIVE and BOUND_CTRL without DPP: they are bits 0 and 1 of [`Mods::op_sel`].
+    pub(crate) const fn swaps_rows(self) -> bool {
+        matches!(self, Op::V_PERMLANE16_SWAP_B32 | Op::V_PERMLANE32_SWAP_B32)
+    }
+
+    /// Returns true if `CBSZ` and `BLGP` of a matrix operation say which formats its factors have.
+    pub(crate) const fn chooses_formats(self) -> bool {
+        matches!(
+            self,
+            Op::V_MFMA_F32_16X16X128_F8F6F4
+                | Op::V_MFMA_F32_32X32X64_F8F6F4
+                | Op::V_MFMA_SCALE_F32_16X16X128_F8F6F4
+                | Op::V_MFMA_SCALE_F32_32X32X64_F8F6F4
+        )
+    }
+
     /// Returns true if the source is the number of a barrier.
     pub(crate) const fn names_barrier(self) -> bool {
         matches!(
@@ -204,7 +231,8 @@ pub struct Inst {
     /// * EXP: `target | enable << 8`;
     /// * MIMG: `dmask | dim << 4 | unorm << 7 | r128 << 8 | a16 << 9 | lwe << 10 | d16 << 11`.
     pub imm: u32,
-    /// The Y half of a VOPD. Both halves read their sources before either writes.
+    /// The Y half of a VOPD. Both halves read their sources before either writes. Of `V_MFMA_SCALE_*` the operation that loads the
+    /// scales, whose sources they are.
     pub dual: Option<Dual>,
 }
 

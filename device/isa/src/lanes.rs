@@ -23,11 +23,14 @@ use zerocopy::FromZeros;
 pub(crate) struct Chunk(pub(crate) [u32; 16]);
 
 /// Bytes of LDS a workgroup can have.
-pub const MAX_LDS_SIZE: u32 = 64 << 10;
+pub const MAX_LDS_SIZE: u32 = 160 << 10;
 
-/// Bytes of storage of every LDS, for any size of it: a few more than the largest size, for wide accesses at the last
-/// address.
-pub(crate) const LDS_STORAGE: usize = MAX_LDS_SIZE as usize + 64;
+/// Addresses of LDS wrap here, a power of two, where nothing has checked them.
+pub(crate) const LDS_WRAP: u32 = MAX_LDS_SIZE.next_power_of_two();
+
+/// Bytes of storage of every LDS, for any size of it: a few more than addresses reach, for wide accesses at the last one. Memory
+/// is used only where a workgroup writes.
+pub(crate) const LDS_STORAGE: usize = LDS_WRAP as usize + 64;
 
 /// Instructions the interpreter's handlers are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -266,25 +269,25 @@ pub(crate) trait Lanes: 'static {
         }
         Self::from_array(words)
     }
-    /// The words at sixteen byte addresses of LDS, wrapped to its largest size.
+    /// The words at sixteen byte addresses of LDS, which wrap.
     #[inline(always)]
     fn gather(memory: &[u8; LDS_STORAGE], at: Self::V) -> Self::V {
         let mut words = Self::to_array(at);
         for word in &mut words {
-            let start = (*word % MAX_LDS_SIZE) as usize;
+            let start = (*word % LDS_WRAP) as usize;
             let mut bytes = [0; 4];
             bytes.copy_from_slice(&memory[start..start + 4]);
             *word = u32::from_le_bytes(bytes);
         }
         Self::from_array(words)
     }
-    /// Stores the words of `mask`, lowest lane first, at byte addresses of LDS, wrapped to its largest size.
+    /// Stores the words of `mask`, lowest lane first, at byte addresses of LDS, which wrap.
     #[inline(always)]
     fn scatter(memory: &mut [u8; LDS_STORAGE], at: Self::V, value: Self::V, mask: u16) {
         let (at, value) = (Self::to_array(at), Self::to_array(value));
         for i in 0..16 {
             if mask >> i & 1 != 0 {
-                let start = (at[i] % MAX_LDS_SIZE) as usize;
+                let start = (at[i] % LDS_WRAP) as usize;
                 memory[start..start + 4].copy_from_slice(&value[i].to_le_bytes());
             }
         }

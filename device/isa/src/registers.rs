@@ -193,7 +193,7 @@ pub(crate) struct RegisterFile {
     pub(crate) jumps_end_restores: bool,
     /// Stores by a format repeat the first component where the instruction has none; elsewhere there are zeros.
     pub(crate) repeats_component: bool,
-    /// Results of 16 bits leave zeros in the upper half of their register.
+    /// Results of 16 bits leave zeros in the upper half of their register, and `op_sel` numbers the byte that a conversion writes.
     pub(crate) zeroes_halves: bool,
     /// Floats of eight bits have the formats of CDNA3, without infinities and negative zero.
     pub(crate) old_bytes: bool,
@@ -321,6 +321,9 @@ const GFX9: RegisterFile = {
     }
 };
 
+/// As GFX9 but for floats of eight bits, those of OCP (linux: no `SH_MEM_CONFIG.F8_MODE`), and the clock: the maximum of an MI350X.
+const GFX950: RegisterFile = RegisterFile { old_bytes: false, shader_mhz: 2200, ..GFX9 };
+
 /// As GFX11 but for the hardware registers: `STATUS` and `TRAPSTS` are split, and `MODE` has lost `DX10_CLAMP`, which always
 /// counts as set, and `IEEE`, which does not. Sources: LLVM `SIDefines.h`, linux `amdkfd/cwsr_trap_handler_gfx12.asm`.
 const GFX12: RegisterFile = {
@@ -374,7 +377,7 @@ const GFX12: RegisterFile = {
 };
 
 /// The files of all architectures.
-static FILES: [RegisterFile; 4] = [GFX9, GFX11, GFX12, GFX1151];
+static FILES: [RegisterFile; 5] = [GFX9, GFX11, GFX12, GFX1151, GFX950];
 
 /// Most vector registers an instruction of any architecture can name.
 pub const MAX_VGPRS: u16 = GFX11.vgprs;
@@ -394,6 +397,7 @@ impl RegisterFile {
             Arch::Gfx1100 => &FILES[1],
             Arch::Gfx1201 => &FILES[2],
             Arch::Gfx1151 => &FILES[3],
+            Arch::Gfx950 => &FILES[4],
         }
     }
 

@@ -58,6 +58,7 @@ fn check(arch: Arch, fixture: &str) -> (usize, Vec<String>) {
 fn compiled_kernels_disassemble_as_llvm_does() {
     for (arch, fixture) in [
         (Arch::Gfx942, include_str!("data/kernels-gfx9.txt")),
+        (Arch::Gfx950, include_str!("data/kernels-gfx950.txt")),
         (Arch::Gfx1100, include_str!("data/kernels-gfx11.txt")),
         (Arch::Gfx1151, include_str!("data/kernels-gfx1151.txt")),
         (Arch::Gfx1201, include_str!("data/kernels-gfx12.txt")),
@@ -72,6 +73,7 @@ fn compiled_kernels_disassemble_as_llvm_does() {
 fn llvm_vectors_disassemble_as_llvm_does() {
     for (arch, fixture) in [
         (Arch::Gfx942, include_str!("data/llvm-gfx9.txt")),
+        (Arch::Gfx950, include_str!("data/llvm-gfx950.txt")),
         (Arch::Gfx1100, include_str!("data/llvm-gfx11.txt")),
         (Arch::Gfx1151, include_str!("data/llvm-gfx1151.txt")),
         (Arch::Gfx1201, include_str!("data/llvm-gfx12.txt")),
@@ -130,6 +132,7 @@ fn forms_that_other_processors_of_the_family_have_are_not_decoded() {
     // gfx950 beside gfx942, gfx1151 beside gfx1100.
     for (arch, count, op) in [
         (Arch::Gfx942, 100.., Some(Op::V_BITOP3_B32)),
+        (Arch::Gfx950, 2.., Some(Op::V_MFMA_F32_16X16X8_XF32)),
         (Arch::Gfx1100, 50.., Some(Op::S_ADD_F32)),
         (Arch::Gfx1151, 0.., None),
         (Arch::Gfx1201, 0.., None),

@@ -100,7 +100,7 @@ fn programs_give_the_same_on_every_architecture() {
         // Each may be four units off.
         let limit = if name == "approximate" { 8 } else { 0 };
         for kind in Backend::all().map(|backend| backend.kind()) {
-            for arch in [Arch::Gfx942, Arch::Gfx1151, Arch::Gfx1201] {
+            for arch in [Arch::Gfx942, Arch::Gfx950, Arch::Gfx1151, Arch::Gfx1201] {
                 let got = output(arch, backend(kind), name, &input);
                 for (at, (got, expected)) in got.iter().zip(&expected).enumerate() {
                     let same = got == expected || (limit > 0 && distance(*got, *expected) <= limit);

@@ -198,11 +198,11 @@ struct Bench<'a> {
 }
 
 fn lanes(arch: Arch) -> u64 {
-    if arch == Arch::Gfx942 { 64 } else { 32 }
+    if arch.is_gfx9() { 64 } else { 32 }
 }
 
 fn end(arch: Arch) -> u32 {
-    if arch == Arch::Gfx942 { 0xbf81_0000 } else { 0xbfb0_0000 }
+    if arch.is_gfx9() { 0xbf81_0000 } else { 0xbfb0_0000 }
 }
 
 /// The registers that an instruction finds: addresses by a pattern.
@@ -243,7 +243,7 @@ impl<'a> Bench<'a> {
             pc: CODE,
             arch,
             exec: pattern.exec,
-            wave_size: if arch == Arch::Gfx942 { WaveSize::Wave64 } else { WaveSize::Wave32 },
+            wave_size: if arch.is_gfx9() { WaveSize::Wave64 } else { WaveSize::Wave32 },
             vgprs: &registers.0,
             sgprs: &registers.1,
             vgpr_count: 32,

@@ -66,7 +66,7 @@ fn kernels(root: &Path, target: &Target) -> Result<String> {
     for path in sources {
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let object = path.with_extension(format!("{processor}.hsaco"));
-        if target.only_waves_of_64 {
+        if target.is_compiled_for {
             let object = scratch.join(format!("{stem}.hsaco"));
             // Some kernels use features that this processor does not have.
             if stem != "ocml" && compile(target, &path, &object)? {
@@ -76,6 +76,10 @@ fn kernels(root: &Path, target: &Target) -> Result<String> {
         }
         if !object.exists() {
             // A kernel that uses a feature this processor does not have.
+            continue;
+        }
+        if target.only_waves_of_64 {
+            listing(&mut out, &mut seen, (target, "64"), &object, &scratch)?;
             continue;
         }
         listing(&mut out, &mut seen, (target, "32"), &object, &scratch)?;

@@ -21,6 +21,8 @@ pub(crate) struct Target {
     pub(crate) has_accumulation_registers: bool,
     /// True if it has no waves of 32.
     pub(crate) only_waves_of_64: bool,
+    /// Kernels are compiled for it here; else the committed objects are listed.
+    pub(crate) is_compiled_for: bool,
     /// First words of the names of LLVM's test files that hold code for it, of which a sample is compared.
     pub(crate) vectors: &'static [&'static str],
     /// First words of the names of those that are taken whole.
@@ -58,38 +60,43 @@ const GFX11: Target = Target {
     dots_choose_halves: true,
     has_accumulation_registers: false,
     only_waves_of_64: false,
+    is_compiled_for: false,
     vectors: &["gfx11_"],
+    whole_vectors: &[],
+};
+
+/// CDNA 3 and 4.
+const GFX9: Target = Target {
+    processor: "gfx942",
+    neighbours: &["gfx950"],
+    file: "gfx9",
+    namespaces: &[
+        (16, "GFX940"),
+        (8, "GFX950"),
+        (8, "GFX9_DL"),
+        (8, "GFX940"),
+        (8, "GFX90A"),
+        (8, "GFX8"),
+        (8, "GFX9"),
+        (4, "GFX950"),
+        (4, "GFX8"),
+        (4, "AMDGPU"),
+        (4, "GFX9"),
+        (4, "GFX90A"),
+    ],
+    cache_policy: CachePolicy::Scopes,
+    has_halves: false,
+    dots_choose_halves: false,
+    has_accumulation_registers: true,
+    only_waves_of_64: true,
+    is_compiled_for: true,
+    vectors: &["gfx9", "mai-gfx9", "flat-scratch-gfx9", "flat-gfx9"],
     whole_vectors: &[],
 };
 
 /// All of them. gfx1201 uses the `FAKE16` forms, whose 16-bit operands have the names of whole registers.
 pub(crate) static TARGETS: [Target; 3] = [
-    Target {
-        processor: "gfx942",
-        neighbours: &["gfx950"],
-        file: "gfx9",
-        namespaces: &[
-            (16, "GFX940"),
-            (8, "GFX950"),
-            (8, "GFX9_DL"),
-            (8, "GFX940"),
-            (8, "GFX90A"),
-            (8, "GFX8"),
-            (8, "GFX9"),
-            (4, "GFX950"),
-            (4, "GFX8"),
-            (4, "AMDGPU"),
-            (4, "GFX9"),
-            (4, "GFX90A"),
-        ],
-        cache_policy: CachePolicy::Scopes,
-        has_halves: false,
-        dots_choose_halves: false,
-        has_accumulation_registers: true,
-        only_waves_of_64: true,
-        vectors: &["gfx9", "mai-gfx9", "flat-scratch-gfx9", "flat-gfx9"],
-        whole_vectors: &[],
-    },
+    GFX9,
     GFX11,
     Target {
         processor: "gfx1201",
@@ -111,19 +118,31 @@ pub(crate) static TARGETS: [Target; 3] = [
         dots_choose_halves: true,
         has_accumulation_registers: false,
         only_waves_of_64: false,
+        is_compiled_for: false,
         vectors: &["gfx12_"],
         whole_vectors: &[],
     },
 ];
 
 /// Neighbours whose code is executed too, for texts that are compared: their encodings are in the tables of their family.
-pub(crate) static EXECUTED_NEIGHBOURS: [Target; 1] = [Target {
-    processor: "gfx1151",
-    neighbours: &[],
-    file: "gfx1151",
-    whole_vectors: &["gfx1150_", "gfx1151_"],
-    ..GFX11
-}];
+pub(crate) static EXECUTED_NEIGHBOURS: [Target; 2] = [
+    Target {
+        processor: "gfx950",
+        neighbours: &[],
+        file: "gfx950",
+        whole_vectors: &["gfx950", "mai-gfx950"],
+        // clang 19 does not know it.
+        is_compiled_for: false,
+        ..GFX9
+    },
+    Target {
+        processor: "gfx1151",
+        neighbours: &[],
+        file: "gfx1151",
+        whole_vectors: &["gfx1150_", "gfx1151_"],
+        ..GFX11
+    },
+];
 
 impl Target {
     /// The processors in the order of their bits.

@@ -57,6 +57,8 @@ impl Reader {
             },
             Name::Gds => inst.mem.gds = flag,
             Name::Format => inst.mem.format = low8(value),
+            Name::Fi if inst.op.swaps_rows() => inst.mods.op_sel |= low8(value & 1),
+            Name::BoundCtrl if inst.op.swaps_rows() => inst.mods.op_sel |= low8(value & 1) << 1,
             Name::Fi => self.fetch_inactive(inst, value)?,
             Name::Dpp8 => {
                 inst.dpp = Some(Dpp::Dpp8(Dpp8 { selectors: value, fetch_inactive: false }));

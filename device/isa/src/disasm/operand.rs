@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use super::{Out, Printer};
 use crate::encoding::{Decode, Imm, Kind, Name, Print};
+use crate::fields;
 use crate::halves;
 use crate::inst::{FloatConst, Op, Operand, WaveSize};
 use crate::registers::RegisterFile;
@@ -20,7 +21,7 @@ impl Printer<'_> {
                 WaveSize::Wave64 => 2,
             },
             Decode::SdwaVopcDst => 2,
-            _ => kind.width,
+            _ => fields::width(self.inst, name, kind),
         };
         match value {
             Operand::None => Ok(()),

@@ -8,7 +8,7 @@
 use core::arch::x86_64::*;
 
 use super::Chunk;
-use super::MAX_LDS_SIZE;
+use super::LDS_WRAP;
 use super::{BackendKind, LDS_STORAGE, Lanes, each_selected_bytes};
 
 /// One 512-bit register.
@@ -77,12 +77,12 @@ impl Lanes for Avx512 {
     #[inline(always)]
     fn gather(memory: &[u8; LDS_STORAGE], at: V) -> V {
         // The mask keeps every word inside: the slack behind the last address is longer than one.
-        let at = Self::and(at, Self::splat(MAX_LDS_SIZE - 1));
+        let at = Self::and(at, Self::splat(LDS_WRAP - 1));
         intrinsic!(_mm512_i32gather_epi32::<1>(at, memory.as_ptr().cast()))
     }
     #[inline(always)]
     fn scatter(memory: &mut [u8; LDS_STORAGE], at: V, value: V, mask: u16) {
-        let at = Self::and(at, Self::splat(MAX_LDS_SIZE - 1));
+        let at = Self::and(at, Self::splat(LDS_WRAP - 1));
         intrinsic!(_mm512_mask_i32scatter_epi32::<1>(memory.as_mut_ptr().cast(), mask, at, value));
     }
     #[inline(always)]

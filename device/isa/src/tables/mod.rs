@@ -7,12 +7,13 @@ pub(crate) mod notation;
 
 pub use crate::encoding::Imm;
 use crate::encoding::{Decode, Flags, Name, Print, Tables};
+use crate::fields;
 use crate::inst::{Arch, Format, Inst, Op};
 
 /// The tables of an architecture.
 pub(crate) fn of(arch: Arch) -> &'static Tables {
     match arch {
-        Arch::Gfx942 => &gfx9::GFX9,
+        Arch::Gfx942 | Arch::Gfx950 => &gfx9::GFX9,
         Arch::Gfx1100 | Arch::Gfx1151 => &gfx11::GFX11,
         Arch::Gfx1201 => &gfx12::GFX12,
     }
@@ -22,7 +23,7 @@ pub(crate) fn of(arch: Arch) -> &'static Tables {
 pub(crate) const fn bit(arch: Arch) -> u8 {
     match arch {
         Arch::Gfx942 | Arch::Gfx1100 | Arch::Gfx1201 => 1,
-        Arch::Gfx1151 => 2,
+        Arch::Gfx950 | Arch::Gfx1151 => 2,
     }
 }
 
@@ -130,7 +131,8 @@ pub fn operand_types(arch: Arch, inst: &Inst) -> Vec<OperandType> {
             Name::Vdata if buffer => Place::Src(3),
             Name::Vdata => Place::Src(1),
             Name::VdstY => Place::DualDst,
-            Name::Src0Y => Place::DualSrc(0),
+            Name::Src0Y | Name::ScaleSrc0 => Place::DualSrc(0),
+            Name::ScaleSrc1 => Place::DualSrc(1),
             Name::Vsrc1Y => Place::DualSrc(usize::from(inst.dual.is_some_and(|dual| fmamk(dual.op))) + 1),
             _ => return None,
         })
@@ -153,7 +155,7 @@ pub fn operand_types(arch: Arch, inst: &Inst) -> Vec<OperandType> {
             }
             Some(OperandType {
                 place: place(spec.0)?,
-                words: kind.width,
+                words: fields::width(inst, spec.0, kind),
                 constant: kind.imm,
                 mask: matches!(kind.decode, Decode::Bool | Decode::SdwaVopcDst),
                 float_modifiers: modifiers(spec.0),

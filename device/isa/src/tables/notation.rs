@@ -50,7 +50,7 @@ impl Notation {
     /// The names of an architecture.
     pub(crate) fn of(arch: Arch) -> &'static Notation {
         match arch {
-            Arch::Gfx942 => &GFX9,
+            Arch::Gfx942 | Arch::Gfx950 => &GFX9,
             Arch::Gfx1100 | Arch::Gfx1151 => &GFX11,
             Arch::Gfx1201 => &GFX12,
         }

@@ -1,15 +1,16 @@
 //! Local data share of one workgroup.
 
 use super::barriers::Barriers;
-use crate::lanes::{LDS_STORAGE, MAX_LDS_SIZE};
+use crate::lanes::{LDS_STORAGE, LDS_WRAP, MAX_LDS_SIZE};
+use zerocopy::FromZeros;
 
 // Bytes after the end that wide accesses at the last address may touch; never visible.
 const STORAGE: usize = LDS_STORAGE;
-const SLACK: usize = STORAGE - MAX_LDS_SIZE as usize;
+const SLACK: usize = STORAGE - LDS_WRAP as usize;
 
 /// Bytes that begin where a line of the cache does: sixteen dwords in a row, as most waves access them, are then in one line.
-#[derive(Clone)]
-#[repr(align(64))]
+#[derive(Clone, FromZeros)]
+#[repr(C, align(64))]
 struct Storage([u8; STORAGE]);
 
 /// A workgroup's local data share. One worker runs all waves of a workgroup, so it needs no locks.
@@ -41,14 +42,18 @@ impl Lds {
     pub(crate) const SIZE: usize = core::mem::offset_of!(Lds, size);
 }
 
+/// Memory that the host has not yet touched.
+fn zeros() -> Box<Storage> {
+    match Storage::new_box_zeroed() {
+        Ok(storage) => storage,
+        Err(error) => panic!("no memory for an LDS: {error:?}"),
+    }
+}
+
 impl Lds {
     /// `size` bytes of zeros, at most [`MAX_LDS_SIZE`].
     pub fn new(size: u32) -> Self {
-        Lds {
-            storage: Box::new(Storage([0; STORAGE])),
-            size: size.min(MAX_LDS_SIZE),
-            barriers: Barriers::new(1),
-        }
+        Lds { storage: zeros(), size: size.min(MAX_LDS_SIZE), barriers: Barriers::new(1) }
     }
 
     /// Makes it `size` bytes of zeros for the next workgroup. Its barriers stay.
@@ -101,7 +106,7 @@ impl Lds {
     #[inline(always)]
     pub(crate) fn get<const N: usize>(&self, address: u32) -> [u8; N] {
         const { assert!(N <= SLACK, "wide accesses stay within the slack") };
-        let start = (address % MAX_LDS_SIZE) as usize;
+        let start = (address % LDS_WRAP) as usize;
         let mut bytes = [0; N];
         bytes.copy_from_slice(&self.storage.0[start..start + N]);
         bytes
@@ -111,7 +116,7 @@ impl Lds {
     #[inline(always)]
     pub(crate) fn put<const N: usize>(&mut self, address: u32, bytes: [u8; N]) {
         const { assert!(N <= SLACK, "wide accesses stay within the slack") };
-        let start = (address % MAX_LDS_SIZE) as usize;
+        let start = (address % LDS_WRAP) as usize;
         self.storage.0[start..start + N].copy_from_slice(&bytes);
     }
 

@@ -227,6 +227,7 @@ mod tests {
             (Arch::Gfx1151, WaveSize::Wave32),
             (Arch::Gfx1201, WaveSize::Wave32),
             (Arch::Gfx942, WaveSize::Wave64),
+            (Arch::Gfx950, WaveSize::Wave64),
         ] {
             let v0: [u32; 64] = core::array::from_fn(|lane| lane as u32 * 3 + 1);
             let common = WaveInit {

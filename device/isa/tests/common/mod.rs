@@ -23,6 +23,10 @@ macro_rules! fixture {
                 include_bytes!(concat!("../../../guest-runtime/kernels/", $name, ".gfx942.hsaco")),
             ),
             (
+                Arch::Gfx950,
+                include_bytes!(concat!("../../../guest-runtime/kernels/", $name, ".gfx950.hsaco")),
+            ),
+            (
                 Arch::Gfx1100,
                 include_bytes!(concat!("../../../guest-runtime/kernels/", $name, ".gfx1100.hsaco")),
             ),
@@ -305,8 +309,8 @@ impl Gpu {
         let wave_size = if kernel.properties & 1 << 10 != 0 { WaveSize::Wave32 } else { WaveSize::Wave64 };
         let lanes = if wave_size == WaveSize::Wave32 { 32 } else { 64 };
         let arch = self.code.arch();
-        let granule = if lanes == 32 || arch == Arch::Gfx942 { 8 } else { 4 };
-        let accum_offset = if arch == Arch::Gfx942 { ((kernel.rsrc3 & 63) + 1) * 4 } else { 0 };
+        let granule = if lanes == 32 || arch.is_gfx9() { 8 } else { 4 };
+        let accum_offset = if arch.is_gfx9() { ((kernel.rsrc3 & 63) + 1) * 4 } else { 0 };
         let threads = block.iter().product::<u32>();
         let mut executed = 0;
         let mut waves: Vec<Wave> = Vec::new();

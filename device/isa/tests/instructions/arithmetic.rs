@@ -167,7 +167,7 @@ fn outcome(
     words: &[u32],
     seed: u64,
 ) -> (Stop, Vec<u32>) {
-    let old = arch == Arch::Gfx942;
+    let old = arch.is_gfx9();
     // v_xor_b32_e32 v8, v8, v12: a row that memory does not have yet; s_endpgm.
     let code = [
         &[if old { 0x2a10_1908 } else { 0x3a10_1908 }],

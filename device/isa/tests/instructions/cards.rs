@@ -140,13 +140,14 @@ fn the_shaders_clock_ticks_at_the_rate_that_drivers_state() {
         (Arch::Gfx1151, &CYCLES[..], 2_900_000 & 0xf_ffff),
         (Arch::Gfx1201, &CYCLES[..], 2_350_000),
         (Arch::Gfx942, &MEMTIME[..], 2_100_000),
+        (Arch::Gfx950, &MEMTIME[..], 2_200_000),
     ] {
         let mut gpu = Gpu::of(arch, Backend::detect(), 1 << 20);
         let pc = gpu.buffer(words);
         let mut wave = Wave::new(&WaveInit { arch, pc, ..WaveInit::default() });
         assert_eq!(gpu.step_at(&mut wave, &clock), Stop::EndProgram);
         assert_eq!(wave.sgpr(0), expected, "{arch:?}");
-        if arch == Arch::Gfx942 {
+        if arch.is_gfx9() {
             assert_eq!(wave.sgpr(2), 100_000, "the constant clock");
         }
     }

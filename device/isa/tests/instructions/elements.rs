@@ -13,6 +13,7 @@ use super::succession::Launch;
 const ELEMENTS: Objects<'_> = &[
     (Arch::Gfx1100, include_bytes!("../../../../guest-runtime/kernels/elements.gfx1100.hsaco")),
     (Arch::Gfx942, include_bytes!("../../../../guest-runtime/kernels/elements.gfx942.hsaco")),
+    (Arch::Gfx950, include_bytes!("../../../../guest-runtime/kernels/elements.gfx950.hsaco")),
     (Arch::Gfx1151, include_bytes!("../../../../guest-runtime/kernels/elements.gfx1151.hsaco")),
     (Arch::Gfx1201, include_bytes!("../../../../guest-runtime/kernels/elements.gfx1201.hsaco")),
 ];
@@ -111,7 +112,7 @@ fn check(arch: Arch, backend: Backend, name: &str, case: Case) {
         pc: kernel.entry,
         wave_size: size,
         vgpr_count: 32,
-        accum_offset: if arch == Arch::Gfx942 { 32 } else { 0 },
+        accum_offset: if arch.is_gfx9() { 32 } else { 0 },
         sgprs: &sgprs,
         mode: mode(kernel.rsrc1),
         exec: 0,
@@ -136,7 +137,7 @@ fn check(arch: Arch, backend: Backend, name: &str, case: Case) {
 
 #[test]
 fn waves_that_follow_each_other_leave_what_each_of_them_leaves_alone() {
-    for arch in [Arch::Gfx1100, Arch::Gfx942, Arch::Gfx1151, Arch::Gfx1201] {
+    for arch in [Arch::Gfx1100, Arch::Gfx942, Arch::Gfx950, Arch::Gfx1151, Arch::Gfx1201] {
         for (backend, name) in Backend::all().flat_map(|backend| KERNELS.map(|name| (backend, name))) {
             for case in cases() {
                 check(arch, backend, name, case);

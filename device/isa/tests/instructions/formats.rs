@@ -60,10 +60,10 @@ fn stored(arch: Arch, backend: Backend, program: &[u32]) -> Vec<Vec<[u8; 4]>> {
     let mut sgprs = vec![0; 32];
     // Components go where their names say. 8_8_8_8 UINT: one format, or a data format and a number format.
     let select = 4 | 5 << 3 | 6 << 6 | 7 << 9;
-    let format = if arch == Arch::Gfx942 { 10 << 15 | 4 << 12 } else { 46 << 12 };
+    let format = if arch.is_gfx9() { 10 << 15 | 4 << 12 } else { 46 << 12 };
     for (n, va) in buffers.iter().enumerate() {
         // Records, or bytes.
-        let records = if arch == Arch::Gfx942 { 128 } else { 32 };
+        let records = if arch.is_gfx9() { 128 } else { 32 };
         let descriptor = [*va as u32, (va >> 32) as u32 & 0xffff | 4 << 16, records, select | format];
         sgprs[4 + 4 * n..][..4].copy_from_slice(&descriptor);
     }

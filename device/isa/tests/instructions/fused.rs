@@ -105,7 +105,7 @@ fn a_sum_with_an_invalid_product_is_the_nan_of_that_whatever_is_added() {
         (Arch::Gfx1201, WaveSize::Wave32, &FUSED, &MIXED, &HALVES),
         (Arch::Gfx942, WaveSize::Wave64, &FUSED_GFX9, &MIXED_GFX9, &HALVES_GFX9),
     ] {
-        let end = if arch == Arch::Gfx942 { END_GFX9 } else { END };
+        let end = if arch.is_gfx9() { END_GFX9 } else { END };
         for (backend, exec) in
             Backend::all().flat_map(|backend| [(backend, u64::MAX), (backend, u64::MAX >> 1)])
         {
@@ -159,7 +159,7 @@ fn a_sum_of_doubles_with_an_invalid_product_is_the_nan_of_that() {
         (Arch::Gfx1201, WaveSize::Wave32, &DOUBLES),
         (Arch::Gfx942, WaveSize::Wave64, &DOUBLES_GFX9),
     ] {
-        let words = [&words[..], &[if arch == Arch::Gfx942 { END_GFX9 } else { END }]].concat();
+        let words = [&words[..], &[if arch.is_gfx9() { END_GFX9 } else { END }]].concat();
         for backend in Backend::all() {
             let init = WaveInit { wave_size, exec: u64::MAX, vgprs: &vgprs, ..WaveInit::default() };
             let (wave, stop) = run(arch, backend, &words, &init);

@@ -16,6 +16,7 @@ mod formats;
 mod fused;
 mod gfx12;
 mod gfx9;
+mod gfx950;
 mod halves;
 mod images;
 mod kept;

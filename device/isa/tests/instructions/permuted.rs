@@ -45,7 +45,7 @@ impl Runner {
         // Rows that memory does not have yet, and a use of the result: v_xor_b32_e32 v4, v4, v30; v_xor_b32_e32 v0, v0, v30;
         // v_xor_b32_e32 v20, v8, v4; s_endpgm; llvm-mc-19 -mcpu=gfx1100 and -mcpu=gfx942.
         let [first, second, last, end] = match arch {
-            Arch::Gfx942 => [0x2a08_3d04, 0x2a00_3d00, 0x2a28_0908, 0xbf81_0000],
+            Arch::Gfx942 | Arch::Gfx950 => [0x2a08_3d04, 0x2a00_3d00, 0x2a28_0908, 0xbf81_0000],
             _ => [0x3a08_3d04, 0x3a00_3d00, 0x3a28_0908, 0xbfb0_0000],
         };
         let program = [&[first, second][..], instruction, &[last, end]].concat();

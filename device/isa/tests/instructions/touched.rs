@@ -23,7 +23,7 @@ struct Bench {
 fn bench(arch: Arch, instruction: [u32; 2], [second, records, last]: [u32; 3]) -> Bench {
     let mut gpu = Gpu::of(arch, Backend::detect(), 1 << 20);
     let [first, rest] = instruction;
-    let end = if arch == Arch::Gfx942 { 0xbf81_0000 } else { 0xbfb0_0000 };
+    let end = if arch.is_gfx9() { 0xbf81_0000 } else { 0xbfb0_0000 };
     let pc = gpu.buffer(&[first, rest, end]);
     let buffer = gpu.buffer(&[0xcccc_cccc_u32; 64]);
     gpu.lds.reset(1024);
@@ -41,7 +41,7 @@ fn bench(arch: Arch, instruction: [u32; 2], [second, records, last]: [u32; 3]) -
         vgpr_count: 32,
         ..WaveInit::default()
     });
-    wave.set_sgpr(if arch == Arch::Gfx942 { 124 } else { 125 }, 16);
+    wave.set_sgpr(if arch.is_gfx9() { 124 } else { 125 }, 16);
     Bench { gpu, buffer, wave }
 }
 

@@ -135,6 +135,10 @@ pub fn fixtures(arch: Arch) -> [&'static str; 2] {
             include_str!("../../tests/data/llvm-gfx9.txt"),
             include_str!("../../tests/data/kernels-gfx9.txt"),
         ],
+        Arch::Gfx950 => [
+            include_str!("../../tests/data/llvm-gfx950.txt"),
+            include_str!("../../tests/data/kernels-gfx950.txt"),
+        ],
         Arch::Gfx1100 => [
             include_str!("../../tests/data/llvm-gfx11.txt"),
             include_str!("../../tests/data/kernels-gfx11.txt"),

@@ -7,6 +7,7 @@
 mod atomic;
 mod blocks;
 mod buffer;
+mod cdna4;
 mod compare;
 mod cross;
 mod curve;

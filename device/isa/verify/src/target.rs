@@ -37,6 +37,8 @@ pub struct Facts {
     pub repeats_component: bool,
     /// The instructions after GFX9: other numbers of registers and operations, other names.
     pub is_gfx9: bool,
+    /// Floats of eight bits are those of CDNA3.
+    pub old_bytes: bool,
     /// Number of `M0`.
     pub m0: u8,
     /// Number of `NULL`; where there is none, of no register.
@@ -109,6 +111,7 @@ impl Facts {
                 fixed_mode: (0, 0),
                 repeats_component: false,
                 is_gfx9: false,
+                old_bytes: false,
                 m0: 125,
                 null: 124,
                 accumulators: 0,
@@ -126,11 +129,13 @@ impl Facts {
                 fixed_mode: (1 << 8, 1 << 9),
                 repeats_component: true,
                 is_gfx9: false,
+                old_bytes: false,
                 m0: 125,
                 null: 124,
                 accumulators: 0,
                 words: GFX11_WORDS,
             },
+            Arch::Gfx950 => Facts { old_bytes: false, ..Facts::of(Arch::Gfx942) },
             Arch::Gfx942 => Facts {
                 mode: 0xff9f_ffff,
                 // `STATUS`, `TRAPSTS`, `HW_ID`, `GPR_ALLOC`, `LDS_ALLOC`, `IB_STS`, `SH_MEM_BASES`, `TBA`, `TMA`, `XCC_ID`.
@@ -141,6 +146,7 @@ impl Facts {
                 fixed_mode: (0, 0),
                 repeats_component: false,
                 is_gfx9: true,
+                old_bytes: true,
                 m0: 124,
                 null: 255,
                 accumulators: 32,

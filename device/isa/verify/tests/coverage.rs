@@ -45,6 +45,11 @@ fn absent(arch: Arch) -> &'static str {
 Fork and join of branches, VSKIP and what belongs to graphics are not there on purpose: compilers for the chip make none of
 them."
         }
+        Arch::Gfx950 => {
+            "\
+The same is absent as on gfx942. Of what CDNA4 has alone, absent are the conversions with a scale (`v_cvt_scalef32_*`) and the loads
+from LDS that transpose (`ds_read_b64_tr_*`, `ds_read_b96_tr_b6`)."
+        }
         Arch::Gfx1100 => {
             "\
 Exports (EXP), parameter interpolation (VINTERP, LDSDIR), and what of DS belongs to ray tracing, ordered append and streamout

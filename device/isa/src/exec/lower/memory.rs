@@ -99,7 +99,11 @@ impl Lowering {
         self.flat(&Inst { dst: loaded, ..*inst }, moves)?;
         let src = [self.source(loaded, Width::B32)?, Source::ZERO, Source::ZERO];
         let imm = inst.mem.offset.cast_unsigned();
-        self.emit_extra(Di { src, imm, ..Di::new(ds_exchange::put_lanes) });
+        let aux = match moves {
+            Moves::Dwords(count) => count as u8,
+            _ => 1,
+        };
+        self.emit_extra(Di { src, imm, aux, ..Di::new(ds_exchange::put_lanes) });
         Ok(())
     }
 

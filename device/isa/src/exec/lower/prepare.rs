@@ -85,6 +85,7 @@ impl Lowering {
     /// Registers relative to `M0`.
     fn indexed(&mut self, inst: &Inst, prepared: &mut Prepared) -> Result<(), Unsupported> {
         if matches!(inst.op, Op::V_SWAP_B32 | Op::V_WRITELANE_B32)
+            || inst.op.swaps_rows()
             || matches!(properties(inst.op).family, Family::Matrix)
         {
             return Err(Unsupported);

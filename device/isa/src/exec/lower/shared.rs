@@ -26,8 +26,11 @@ impl Lowering {
         if self.shared_from == 0 {
             return operation(self);
         }
-        let swapped =
-            if matches!(inst.op, Op::V_SWAP_B32 | Op::V_SWAPREL_B32) { inst.src[0] } else { Operand::None };
+        let swapped = if matches!(inst.op, Op::V_SWAP_B32 | Op::V_SWAPREL_B32) || inst.op.swaps_rows() {
+            inst.src[0]
+        } else {
+            Operand::None
+        };
         self.destinations = [inst.dst, swapped];
         // Which register these write is known only when they run.
         let moved = matches!(

@@ -47,6 +47,11 @@ impl Lowering {
                 self.row(o.src[0], 1)?;
                 lane::swap
             }
+            Op::V_BITOP3_B32 | Op::V_BITOP3_B16 => return self.truth_table(o),
+            Op::V_PERMLANE16_SWAP_B32 | Op::V_PERMLANE32_SWAP_B32 => {
+                self.row(o.src[0], 1)?;
+                if o.op == Op::V_PERMLANE16_SWAP_B32 { lane::swap_rows::<16> } else { lane::swap_rows::<32> }
+            }
             Op::V_PERMLANE16_B32 => lane::permlane16,
             Op::V_PERMLANEX16_B32 => lane::permlanex16,
             Op::V_PERMLANE16_VAR_B32 => lane::permlane16_var,
@@ -112,6 +117,22 @@ impl Lowering {
             _ => Form::Call,
         };
         self.emit_as(form, Di { dst, src, aux, imm, flags, ..Di::new(handler) });
+        Ok(())
+    }
+
+    /// `v_bitop3_*`, whose constant has a bit for each combination of bits.
+    fn truth_table(&mut self, o: &Operation<'_>) -> Lowered {
+        let half = o.op == Op::V_BITOP3_B16;
+        let bits = if half { 16 } else { 32 };
+        let mut src = [Source::ZERO; 3];
+        for (n, source) in src.iter_mut().enumerate() {
+            *source = self.operand(o, n, Width { bits, format: Format::Bits, signed: false })?;
+            (source.neg, source.abs) = (false, false);
+        }
+        let flags = if half && o.mods.op_sel & 8 != 0 { flag::DST_HIGH } else { 0 };
+        let dst = self.row(o.dst, 1)?;
+        let handler: Handler = if half { lane::truth_table_halves } else { lane::truth_table(self.backend) };
+        self.emit(Di { dst, src, imm: o.imm & 0xff, flags, ..Di::new(handler) });
         Ok(())
     }
 
@@ -222,7 +243,7 @@ impl Lowering {
         let byte = u32::from(o.mods.op_sel >> 2 & 1) | u32::from(half) << 1;
         let by_chance = matches!(o.op, Op::V_CVT_SR_FP8_F32 | Op::V_CVT_SR_BF8_F32);
         let imm = match o.imm {
-            0 if by_chance && self.file.old_bytes => byte,
+            0 if by_chance && self.file.zeroes_halves => byte,
             0 => u32::from(half),
             imm => imm,
         };
@@ -234,7 +255,7 @@ impl Lowering {
     }
 
     pub(super) fn matrix(&mut self, o: &Operation<'_>) -> Lowered {
-        if let Some((number, shape)) = mfma::named(o.op.mnemonic()) {
+        if let Some((number, shape)) = mfma::named(o.op.mnemonic(), self.file.old_bytes) {
             return self.multiplied(o, number, shape);
         }
         if !self.file.copies_matrices {

@@ -40,6 +40,9 @@ pub(super) struct Operation<'a> {
 
 impl Lowering {
     pub(super) fn vector(&mut self, inst: &Inst) -> Lowered {
+        if inst.op.chooses_formats() {
+            return self.with_shared_writes(inst, |lowering| lowering.scaled(inst));
+        }
         let mut prepared = self.prepare(inst)?;
         let [a, b, c] = prepared.src;
         // EXEC as a source has its value from before the permutation, which takes lanes away.

@@ -1,4 +1,4 @@
-//! Matrix instructions of CDNA3 (`v_mfma_*`, `v_smfmac_*`): D = A × B + C in one block or several.
+//! Matrix instructions of CDNA3 and CDNA4 (`v_mfma_*`, `v_smfmac_*`): D = A × B + C in one block or several.
 //!
 //! All lanes take part, also those that are off in EXEC, and `MODE` has no effect: denormal numbers are kept, sums
 //! are rounded to nearest even. [`shape`] has the places of elements. Singles and doubles are added by fused
@@ -14,6 +14,7 @@ mod convert;
 mod fused;
 mod group;
 mod kept;
+pub(crate) mod scaled;
 mod shape;
 mod slow;
 mod sum;
@@ -112,7 +113,7 @@ const QUADS: usize = 16;
 /// Most registers of D.
 const REGISTERS: usize = 32;
 /// Most elements of a row of A that are there.
-const TERMS: usize = 32;
+const TERMS: usize = 64;
 
 thread_local! {
     static BENCH: Cell<Option<Box<Bench>>> = const { Cell::new(None) };
@@ -213,11 +214,13 @@ fn dense<L: Lanes, const RULE: u8>(w: &mut Wave, d: &Di, shape: &Shape) {
 /// [`convert::read`] for the elements that a rule can have. Returns true if all of them have powers.
 #[inline(always)]
 fn read_as<L: Lanes, const RULE: u8>(w: &Wave, element: Element, at: &Block, into: Matrix<'_>) -> bool {
-    use Element::{Bf8, Brain, Byte, Fp8, Half, Single, Xf32};
+    use Element::{Bf8, Brain, Byte, E4m3, E5m2, Fp8, Half, Single, Xf32};
     match (RULE, element) {
         (rule::CHAIN, _) => convert::read::<L>(w, Single, at, into),
         (rule::INTEGERS, _) => convert::read::<L>(w, Byte, at, into),
         (rule::HALVES, Fp8) => convert::read::<L>(w, Fp8, at, into),
+        (rule::HALVES, E4m3) => convert::read::<L>(w, E4m3, at, into),
+        (rule::HALVES, E5m2) => convert::read::<L>(w, E5m2, at, into),
         (rule::HALVES, _) => convert::read::<L>(w, Bf8, at, into),
         (rule::FOURS, Xf32) => convert::read::<L>(w, Xf32, at, into),
         (_, Half) => convert::read::<L>(w, Half, at, into),

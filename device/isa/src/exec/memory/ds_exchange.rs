@@ -239,9 +239,13 @@ pub(crate) fn global_addtid<const STORE: bool>(w: &mut Wave, m: &mut Machine<'_>
 pub(crate) fn put_lanes(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let base = (w.s[slot::M0] & 0xffff).wrapping_add(d.imm);
     for_each_active(w, |w, lane| {
-        let at = base.wrapping_add(lane * 4);
-        if m.lds.contains(at, 4) {
-            m.lds.put(at, d.src[0].lane(w, lane).to_le_bytes());
+        let count = u32::from(d.aux.max(1));
+        for n in 0..count {
+            let at = base.wrapping_add((lane * count + n) * 4);
+            if m.lds.contains(at, 4) {
+                let value = w.v.lane(d.src[0].value + n * w.halves + lane / 32, lane & 31);
+                m.lds.put(at, value.to_le_bytes());
+            }
         }
     });
     Flow::NEXT

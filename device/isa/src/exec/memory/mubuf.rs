@@ -308,6 +308,26 @@ fn load_to_lds(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     })
 }
 
+/// Loads several dwords per lane to LDS, where those of a lane follow each other.
+fn load_dwords_to_lds(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let buffer = Buffer::of(w, d);
+    let base = (w.s[slot::M0] & 0xffff) + (d.imm & field::OFFSET);
+    each(w, m, d, (&buffer, (d.dst2, 4)), |w, m, lane| {
+        let place = buffer.place(w, d, lane);
+        for n in 0..d.dst2 {
+            let value = match buffer.address(place, u64::from(n) * 4, 4) {
+                Some(va) => m.global.load::<u32>(va)?,
+                None => 0,
+            };
+            let at = base + (lane * d.dst2 + n) * 4;
+            if m.lds.contains(at, 4) {
+                m.lds.put(at, value.to_le_bytes());
+            }
+        }
+        Ok(())
+    })
+}
+
 /// Layout of the components of a typed access in registers.
 mod layout {
     /// The format is the instruction's (MTBUF): no component selects.
@@ -453,7 +473,8 @@ pub(crate) fn entry(operation: Operation, effect: Effect, repeats: bool) -> Opti
                 Packing::High => entry(handler, typed | layout::D16 | layout::HIGH, components, 1),
             }
         }
-        (Operation::DwordToLds, Effect::Load) => entry(load_to_lds, 0, 0, 0),
+        (Operation::DwordsToLds(1), Effect::Load) => entry(load_to_lds, 0, 0, 0),
+        (Operation::DwordsToLds(count), Effect::Load) => entry(load_dwords_to_lds, 0, count, 0),
         (Operation::PartToLds(part), Effect::Load) => entry(load_to_lds, part.pack(), 0, 0),
         (Operation::FormatToLds, Effect::Load) => entry(load_to_lds, layout::FORMAT, 0, 0),
         _ => None,

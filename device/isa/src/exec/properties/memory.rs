@@ -146,6 +146,8 @@ pub(super) const ROWS: &[Row] = &[
     (Op::DS_ADD_F64, lds(Atomic, Operation::Moves(Moves::Atomic(Function::AddFloat, 64)))),
     (Op::DS_ADD_RTN_F64, lds(Atomic, Operation::Returning(Function::AddFloat, 64))),
     (Op::GLOBAL_LOAD_LDS_DWORD, to_lds(Space::Global, Moves::Dwords(1))),
+    (Op::GLOBAL_LOAD_LDS_DWORDX3, to_lds(Space::Global, Moves::Dwords(3))),
+    (Op::GLOBAL_LOAD_LDS_DWORDX4, to_lds(Space::Global, Moves::Dwords(4))),
     (Op::SCRATCH_LOAD_LDS_DWORD, to_lds(Space::Scratch, Moves::Dwords(1))),
     (Op::GLOBAL_LOAD_LDS_SBYTE, to_lds(Space::Global, Moves::Part(Narrow::I8))),
     (Op::SCRATCH_LOAD_LDS_SBYTE, to_lds(Space::Scratch, Moves::Part(Narrow::I8))),

@@ -2,7 +2,7 @@
 //!
 //! Float to integer truncates and saturates, NaN gives 0; where it rounds otherwise a NaN saturates by its sign.
 
-use super::float::{double, half, single};
+use super::float::{brain, double, half, single};
 use super::op::vector_ops;
 
 #[inline(always)]
@@ -46,7 +46,35 @@ fn rounded_down(value: f64, bits: u32) -> u32 {
     }
 }
 
+/// Adds random bits below the last digit that a half keeps, and cuts the rest off.
+fn half_by_chance(value: u32, random: u32) -> u16 {
+    let sign = (value >> 16) as u16 & 0x8000;
+    let magnitude = value & !single::SIGN;
+    if single::is_nan(value) || magnitude == single::INFINITY {
+        return half::from_single(value);
+    }
+    // Halves are multiples of 2^-24, and of 2^(exponent - 10) above the smallest normal one.
+    let exponent = ((magnitude >> 23) as i32 - 127).max(-14);
+    let step = 2f64.powi(exponent - 10);
+    let digits = f64::from(of(magnitude)) / step + f64::from(random) / 2f64.powi(32);
+    sign | half::from_f64(digits.floor() * step)
+}
+
+/// The high half of a single, to which random bits below it are added.
+fn brain_by_chance(value: u32, random: u32) -> u16 {
+    let magnitude = value & !single::SIGN;
+    if single::is_nan(value) || magnitude == single::INFINITY {
+        return brain::from_single(value);
+    }
+    (value.wrapping_add(random >> 16) >> 16) as u16
+}
+
 vector_ops! {
+    V_CVT_F32_BF16: Bits -> F32, (a: u16) -> u32 { brain::to_single(a) }
+    V_CVT_PK_BF16_F32: F32 -> Bits, (a: u32, b: u32) -> u32 { pack(brain::from_single(a), brain::from_single(b)) }
+    V_CVT_PK_F16_F32: F32 -> Bits, (a: u32, b: u32) -> u32 { pack(half::from_single(a), half::from_single(b)) }
+    V_CVT_SR_BF16_F32: F32 -> Bits, (a: u32, b: u32) -> u16 { brain_by_chance(a, b) }
+    V_CVT_SR_F16_F32: F32 -> Bits, (a: u32, b: u32) -> u16 { half_by_chance(a, b) }
     V_CVT_F32_I32: Bits -> F32, (a: u32) -> u32 { (a.cast_signed() as f32).to_bits() }
     V_CVT_F32_U32: Bits -> F32, (a: u32) -> u32 { (a as f32).to_bits() }
     V_CVT_F32_UBYTE0: Bits -> F32, (a: u32) -> u32 { ((a & 255) as f32).to_bits() }

@@ -11,7 +11,7 @@ pub(crate) mod sums;
 pub(crate) use sums::Card;
 use sums::Factors;
 
-use super::float::{self, flushed, half, single};
+use super::float::{self, brain, flushed, half, single};
 use super::lane::{active, for_each_active};
 use super::op::{Entry, Format, Reg, per_backend, vector_ops};
 use crate::exec::di::{Di, Flow, Machine, flag};
@@ -103,6 +103,7 @@ fn floats<L: Lanes, const BRAIN: bool>(w: &mut Wave, d: &Di) -> Flow {
                 let pairs = [0, 1].map(|n: usize| [a[n][lane], b[n][lane]]);
                 result[lane] = match card {
                     Some(card) => sums::single(card, of, pairs, c[lane]),
+                    None if BRAIN => exact_brains(pairs, c[lane]),
                     None => exact(pairs, c[lane]),
                 };
             }
@@ -117,6 +118,12 @@ per_backend! {
     /// `v_dot2_f32_f16` and, with `BRAIN`, `v_dot2_f32_bf16`: `op_sel` chooses the halves of the first product, `op_sel_hi`
     /// (bits 2:0 of `imm`) of the second; `neg` negates in the first and `neg_hi` (bits 5:3) in the second.
     dot2 [const BRAIN: bool] [BRAIN] |w, _m, d, L| floats::<L, BRAIN>(w, d)
+}
+
+/// Products of `bfloat16` and `c`, rounded after each addition; singles have no denormals.
+fn exact_brains(pairs: [[u16; 2]; 2], c: u32) -> u32 {
+    let factor = |bits: u16| flushed(brain::to_single(bits));
+    pairs.iter().fold(flushed(c), |sum, [a, b]| flushed(single::fma(factor(*a), factor(*b), sum)))
 }
 
 /// Products of halves and `c`, rounded once; singles have no denormals.

@@ -247,6 +247,79 @@ pub(crate) fn swap(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
     Flow::NEXT
 }
 
+/// One bit of each of `a`, `b` and `c` is the number of a bit in `table`, from the highest down.
+#[inline(always)]
+fn by_table<L: Lanes>(table: u32, [a, b, c]: [L::V; 3]) -> L::V {
+    let mut result = L::splat(0);
+    for number in (0..8).filter(|number| table >> number & 1 != 0) {
+        let [x, y, z] =
+            [(a, 4), (b, 2), (c, 1)].map(|(word, bit)| if number & bit != 0 { word } else { L::not(word) });
+        result = L::or(result, L::and(x, L::and(y, z)));
+    }
+    result
+}
+
+#[inline(always)]
+fn truth_tables<L: Lanes>(w: &mut Wave, d: &Di) -> Flow {
+    for half in 0..w.halves {
+        let [a, b, c] = [0, 1, 2].map(|n: usize| read::<L, false>(w, &d.src[n], half, Format::Bits));
+        let results = [0, 1].map(|n: usize| by_table::<L>(d.imm, [a[n], b[n], c[n]]));
+        let exec = exec_half(w, half);
+        write::<L>(w, d.dst + half, exec, results);
+    }
+    Flow::NEXT
+}
+
+per_backend! {
+    /// `v_bitop3_b32`: the table is `imm`.
+    truth_table [] [] |w, _m, d, L| truth_tables::<L>(w, d)
+}
+
+/// `v_bitop3_b16`.
+pub(crate) fn truth_table_halves(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    for_each_active(w, |w, lane| {
+        let [a, b, c] = [0, 1, 2].map(|n: usize| {
+            let word = d.src[n].lane(w, lane);
+            if d.src[n].high { word >> 16 } else { word }
+        });
+        let value = (0..8u32).filter(|number| d.imm >> number & 1 != 0).fold(0, |value, number| {
+            let of = |word: u32, bit: u32| if number & bit != 0 { word } else { !word };
+            value | of(a, 4) & of(b, 2) & of(c, 1)
+        });
+        let row = d.dst + lane / 32;
+        let old = w.v.lane(row, lane & 31);
+        let new = match d.flags & flag::DST_HIGH {
+            0 => old & 0xffff_0000 | value & 0xffff,
+            _ => old & 0xffff | value << 16,
+        };
+        w.v.set_lane(row, lane & 31, new);
+    });
+    Flow::NEXT
+}
+
+/// `v_permlane16_swap_b32` and `v_permlane32_swap_b32`: every second row of `SIZE` lanes of the destination changes places with
+/// the row before it of the source. Of a lane that is off nothing is taken unless `aux` says so, as for other permutations.
+pub(crate) fn swap_rows<const SIZE: u32>(w: &mut Wave, _m: &mut Machine<'_>, d: &Di) -> Flow {
+    let exec = active(w);
+    let (fetch_inactive, bound_ctrl) = (d.aux & 1 != 0, d.aux & 2 != 0);
+    for lane in (0..w.halves * 32).filter(|lane| lane & SIZE == 0) {
+        let other = lane + SIZE;
+        let (upper, lower) = (d.dst + other / 32, d.src[0].value + lane / 32);
+        let (x, y) = (w.v.lane(upper, other & 31), w.v.lane(lower, lane & 31));
+        let taken = |from: u32, value: u32| match fetch_inactive || exec >> from & 1 != 0 {
+            true => Some(value),
+            false => bound_ctrl.then_some(0),
+        };
+        if let (true, Some(value)) = (exec >> other & 1 != 0, taken(lane, y)) {
+            w.v.set_lane(upper, other & 31, value);
+        }
+        if let (true, Some(value)) = (exec >> lane & 1 != 0, taken(other, x)) {
+            w.v.set_lane(lower, lane & 31, value);
+        }
+    }
+    Flow::NEXT
+}
+
 /// All lanes of a source before anything is written.
 fn snapshot(w: &Wave, d: &Di) -> [u32; 64] {
     core::array::from_fn(|lane| if (lane as u32) < w.halves * 32 { d.src[0].lane(w, lane as u32) } else { 0 })

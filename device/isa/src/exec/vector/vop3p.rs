@@ -112,6 +112,8 @@ pub(crate) fn entry(op: Op, clamp: bool) -> Option<(Handler, usize, Format)> {
         V_PK_MAX_NUM_F16 = F16 2 packed2 vop_f16::V_MAX_NUM_F16;
         V_PK_MINIMUM_F16 = F16 2 packed2 vop_f16::V_MINIMUM_F16;
         V_PK_MAXIMUM_F16 = F16 2 packed2 vop_f16::V_MAXIMUM_F16;
+        V_PK_MINIMUM3_F16 = F16 3 packed3 vop_f16::V_MINIMUM3_F16;
+        V_PK_MAXIMUM3_F16 = F16 3 packed3 vop_f16::V_MAXIMUM3_F16;
         V_PK_FMA_F16 = F16 3 packed3 vop_f16::V_FMA_F16;
         V_PK_FMAC_F16 = F16 3 packed3 vop_f16::V_FMAC_F16;
         V_PK_ADD_U16 = Bits 2 packed2 vop_int::V_ADD_NC_U16, vop_clamp::V_ADD_NC_U16;

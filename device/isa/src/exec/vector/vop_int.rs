@@ -50,7 +50,16 @@ fn med3<T: Ord>(a: T, b: T, c: T) -> T {
     low.max(high.min(c))
 }
 
+/// Two numbers shifted to the right, each limited to a byte.
+fn shifted_bytes(words: [u32; 2], by: u32, [least, most]: [i32; 2]) -> u16 {
+    let [low, high] = words.map(|word| (i(word) >> (by & 31)).clamp(least, most) as u16 & 0xff);
+    low | high << 8
+}
+
 vector_ops! {
+    V_PRNG_B32: Bits -> Bits, (a: u32) -> u32 { a << 1 ^ if a >> 31 != 0 { 0xc5 } else { 0 } }
+    V_ASHR_PK_I8_I32: Bits -> Bits, (a: u32, b: u32, c: u32) -> u16 { shifted_bytes([a, b], c, [-128, 127]) }
+    V_ASHR_PK_U8_I32: Bits -> Bits, (a: u32, b: u32, c: u32) -> u16 { shifted_bytes([a, b], c, [0, 255]) }
     V_MOV_B32: Bits -> Bits, (a: u32) -> u32 { a }, lanes { a }
     V_MOV_B64: Bits -> Bits, (a: u64) -> u64 { a }
     V_NOT_B32: Bits -> Bits, (a: u32) -> u32 { !a }, lanes { L::not(a) }

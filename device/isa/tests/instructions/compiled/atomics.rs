@@ -17,8 +17,7 @@ use crate::{Bench, lanes};
 /// v_xor_b32_e32 v0, v0, v30; v_xor_b32_e32 v8, v8, v31; v_xor_b32_e32 v4, v4, v29: rows that memory does not have yet. Then the atomic, and
 /// v_xor_b32_e32 v20, v8, v4; v_xor_b32_e32 v21, v0, v5; s_endpgm.
 fn program(arch: Arch, atomic: &[u32]) -> Vec<u32> {
-    let (xor, end) =
-        if arch == Arch::Gfx942 { (0x2a00_0100, 0xbf81_0000) } else { (0x3a00_0100, 0xbfb0_0000) };
+    let (xor, end) = if arch.is_gfx9() { (0x2a00_0100, 0xbf81_0000) } else { (0x3a00_0100, 0xbfb0_0000) };
     let xor = |to: u32, a: u32, b: u32| xor | to << 17 | b << 9 | a;
     let before = [xor(0, 0, 30), xor(8, 8, 31), xor(4, 4, 29)];
     [&before, atomic, &[xor(20, 8, 4), xor(21, 0, 5), end]].concat()
@@ -166,7 +165,7 @@ fn compare(
 }
 
 fn sizes(arch: Arch) -> &'static [WaveSize] {
-    if arch == Arch::Gfx942 { &[WaveSize::Wave64] } else { &[WaveSize::Wave32, WaveSize::Wave64] }
+    if arch.is_gfx9() { &[WaveSize::Wave64] } else { &[WaveSize::Wave32, WaveSize::Wave64] }
 }
 
 const ARCHS: [Arch; 3] = [Arch::Gfx1100, Arch::Gfx942, Arch::Gfx1201];

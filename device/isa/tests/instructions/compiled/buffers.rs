@@ -82,7 +82,7 @@ struct Runner {
 
 impl Runner {
     fn new(backend: Backend, arch: Arch, size: WaveSize, access: Access) -> Runner {
-        let end = if arch == Arch::Gfx942 { 0xbf81_0000 } else { 0xbfb0_0000 };
+        let end = if arch.is_gfx9() { 0xbf81_0000 } else { 0xbfb0_0000 };
         let mut gpu = Gpu::of(arch, backend, 1 << 20);
         let pc = gpu.buffer(&[access.1[0], access.1[1], end]);
         gpu.lds.reset(1024);

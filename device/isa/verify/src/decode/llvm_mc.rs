@@ -13,7 +13,7 @@ use super::sample::Sample;
 /// Ends a sample in the listings: `s_sethalt 0x5a5a`, as unlikely as any word in random code.
 const fn end(arch: Arch) -> [u8; 4] {
     match arch {
-        Arch::Gfx942 => [0x5a, 0x5a, 0x8d, 0xbf],
+        Arch::Gfx942 | Arch::Gfx950 => [0x5a, 0x5a, 0x8d, 0xbf],
         Arch::Gfx1100 | Arch::Gfx1151 | Arch::Gfx1201 => [0x5a, 0x5a, 0x82, 0xbf],
     }
 }

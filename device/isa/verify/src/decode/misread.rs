@@ -17,7 +17,7 @@ pub(super) fn unknown(arch: Arch, inst: &Inst) -> Option<&'static str> {
         Arch::Gfx1201 if is_below_buffer(inst) => {
             Some("offsets of buffers below 0: LLVM 22 lists none; encode(decode(x)) was checked")
         }
-        Arch::Gfx942 if matches!(inst.dst, Operand::Agpr(_)) => returns_to_accumulators(inst),
+        Arch::Gfx942 | Arch::Gfx950 if matches!(inst.dst, Operand::Agpr(_)) => returns_to_accumulators(inst),
         _ => None,
     }
 }

@@ -79,6 +79,7 @@ fn is_same(arch: Arch, wave: WaveSize, inst: &Inst, bytes: &[u8], text: &str) ->
 pub fn file(arch: Arch) -> &'static str {
     match arch {
         Arch::Gfx942 => "llvm23-gfx9.txt",
+        Arch::Gfx950 => "llvm23-gfx950.txt",
         Arch::Gfx1100 => "llvm23-gfx11.txt",
         Arch::Gfx1151 => "llvm23-gfx1151.txt",
         Arch::Gfx1201 => "llvm23-gfx12.txt",
@@ -89,6 +90,7 @@ pub fn file(arch: Arch) -> &'static str {
 pub fn fixture(arch: Arch) -> &'static str {
     match arch {
         Arch::Gfx942 => include_str!("../../../tests/data/llvm23-gfx9.txt"),
+        Arch::Gfx950 => include_str!("../../../tests/data/llvm23-gfx950.txt"),
         Arch::Gfx1100 => include_str!("../../../tests/data/llvm23-gfx11.txt"),
         Arch::Gfx1151 => include_str!("../../../tests/data/llvm23-gfx1151.txt"),
         Arch::Gfx1201 => include_str!("../../../tests/data/llvm23-gfx12.txt"),

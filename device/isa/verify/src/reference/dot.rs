@@ -141,11 +141,20 @@ where
 pub(crate) fn single<F: Format>(pairs: [[u64; 2]; 2], c: u64, arch: Arch) -> u64 {
     let gfx12 = arch == Arch::Gfx1201;
     let denormals = gfx12 || F::WIDTH - F::MANTISSA == 6;
-    if arch == Arch::Gfx942 {
+    if arch.is_gfx9() && F::WIDTH - F::MANTISSA == 6 {
         return exact(pairs, c);
+    }
+    if arch.is_gfx9() {
+        return chained(pairs, c);
     }
     special::<F>(&pairs, c, denormals)
         .unwrap_or_else(|| rounded::<F32>(on_grid::<F>(&pairs, c, gfx12, -126), gfx12))
+}
+
+/// The sum of gfx9 of `bfloat16`: one fused operation after the other, without denormal singles.
+fn chained(pairs: [[u64; 2]; 2], c: u64) -> u64 {
+    let rules = n::Rules { flush_in: true, flush_out: true, ..n::Rules::IEEE };
+    pairs.iter().fold(c, |sum, &[a, b]| n::fma::<F32>(a << 16, b << 16, sum, rules))
 }
 
 /// The sum of gfx9: an exact one of halves, without denormal singles.

@@ -54,6 +54,7 @@ const NAMES: &[(&str, &str)] = &[
     ("v_accvgpr_write_b32", "v_mov_b32"),
     ("v_accvgpr_mov_b32", "v_mov_b32"),
     ("v_dot2c_f32_f16", "v_dot2acc_f32_f16"),
+    ("v_dot2c_f32_bf16", "v_dot2acc_f32_bf16"),
     ("v_cmp_tru_", "v_cmp_t_"),
     ("v_cmpx_tru_", "v_cmpx_t_"),
     ("ds_cmpst_", "ds_cmpstore_"),
@@ -161,7 +162,8 @@ pub(crate) fn indexed(state: &State, inst: &Inst) -> Result<Inst, End> {
     if state.mode & INDEXED == 0 || !vector {
         return Ok(*inst);
     }
-    if inst.sdwa.is_some() || matches!(inst.op, Op::V_SWAP_B32 | Op::V_WRITELANE_B32) {
+    let swaps = [Op::V_PERMLANE16_SWAP_B32, Op::V_PERMLANE32_SWAP_B32].contains(&inst.op);
+    if inst.sdwa.is_some() || swaps || matches!(inst.op, Op::V_SWAP_B32 | Op::V_WRITELANE_B32) {
         return Err(End::Unknown);
     }
     let m0 = state.m0();

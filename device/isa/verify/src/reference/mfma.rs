@@ -1,4 +1,4 @@
-//! Matrix operations of CDNA3 in one block or several, of all 64 lanes, also of those that are off in EXEC.
+//! Matrix operations of CDNA3 and CDNA4 in one block or several, of all 64 lanes, also of those that are off in EXEC.
 //!
 //! Layout, as AMD's matrix instruction calculator prints it, for M×N×K in B blocks: a lane has L = KMB/64 elements of A; element
 //! (i, k) is number k mod L of lane i + M(b + B⌊k/L⌋), and for B the same with j and N. Of C and D four rows (doubles: one) are
@@ -13,6 +13,7 @@ use belfry_isa::inst::{Inst, Operand};
 
 use super::fnuz::{BF8, FP8};
 use super::number::{F16, F32, F64, Rules, bf16_single, convert, fma};
+use super::small::Small;
 use super::state::{End, State, float_constant};
 use fixed::Fixed;
 
@@ -116,9 +117,23 @@ fn number(kind: &str, bits: u64) -> (f64, i32) {
         "xf32" => (single(bits >> 13 << 13), -126),
         "fp8" => (FP8.number(bits as u8), -7),
         "bf8" => (BF8.number(bits as u8), -15),
+        "ocp8" => (single(Small::Fp8.single(bits as u8)), -6),
+        "ocp8b" => (single(Small::Bf8.single(bits as u8)), -14),
+        "fp6" => (tiny(bits, 2, 3), 0),
+        "bf6" => (tiny(bits, 3, 2), -2),
+        "fp4" => (tiny(bits, 2, 1), 0),
         _ => (single(bits), -126),
     };
     (value, exponent(value).max(least))
+}
+
+/// A float of few bits that is always a number: its exponent has `exponent` bits, and a bias as IEEE 754 has them.
+fn tiny(bits: u64, exponent: u32, digits: u32) -> f64 {
+    let (field, fraction) = (bits >> digits & ((1 << exponent) - 1), bits & ((1 << digits) - 1));
+    let bias = (1 << (exponent - 1)) - 1;
+    let whole = if field == 0 { fraction } else { fraction | 1 << digits };
+    let value = whole as f64 * 2f64.powi(field.max(1) as i32 - bias - digits as i32);
+    if bits >> (exponent + digits) & 1 != 0 { -value } else { value }
 }
 
 /// Exponent of a double; far below everything for zero.
@@ -148,19 +163,19 @@ fn cut(terms: &[(f64, i32)]) -> (Fixed, i32) {
 }
 
 /// A group of products and C, in the rule of all formats with few digits.
-fn group(kinds: [&str; 2], pairs: &[(u64, u64)], c: u32) -> u32 {
+fn group(kinds: [&str; 2], pairs: &[(u64, u64)], c: u32, scale: i32) -> u32 {
     let mut terms = Vec::new();
     let mut infinite = Vec::new();
     for (a, b) in pairs {
         let ((a, a_exponent), (b, b_exponent)) = (number(kinds[0], *a), number(kinds[1], *b));
-        let product = a * b;
+        let product = a * b * 2f64.powi(scale);
         if product.is_nan() {
             return NAN;
         }
         if product.abs() >= 2f64.powi(128) {
             infinite.push(product > 0.0);
         }
-        terms.push((product, if product == 0.0 { -126 } else { a_exponent + b_exponent }));
+        terms.push((product, if product == 0.0 { -126 } else { a_exponent + b_exponent + scale }));
     }
     let added = f32::from_bits(c);
     if added.is_nan() {
@@ -175,7 +190,7 @@ fn group(kinds: [&str; 2], pairs: &[(u64, u64)], c: u32) -> u32 {
         [true, ..] => return 0x7f80_0000,
         [false, ..] => return 0xff80_0000,
     }
-    let is_byte = matches!(kinds[0], "fp8" | "bf8");
+    let is_byte = !matches!(kinds[0], "f16" | "bf16" | "xf32");
     let (sum, largest) = if is_byte {
         let every = |first: usize| cut(&terms.iter().skip(first).step_by(2).copied().collect::<Vec<_>>());
         let ((even, even_largest), (odd, odd_largest)) = (every(0), every(1));
@@ -243,7 +258,7 @@ impl Places<'_> {
                 let mut row = k;
                 if matrix.sparse {
                     let index = state.vgpr(self.third.unwrap_or_default(), lane);
-                    let room = if bits[0] == 16 { 8 } else { 16 };
+                    let room = 2 * kept * matrix.m / 64;
                     let set = if self.fields.cbsz == 0 { self.fields.abid % (32 / room) } else { 0 };
                     row = k / 2 * 4 + (index >> (set * room + 2 * number) & 3);
                 }
@@ -272,7 +287,17 @@ fn signed_sum(c: u64, pairs: &[(u64, u64)]) -> u64 {
 
 /// Runs a matrix instruction; `None` when it is none.
 pub(crate) fn run(state: &mut State, inst: &Inst) -> Option<Result<(), End>> {
-    let matrix = Matrix::named(inst.op.mnemonic())?;
+    if inst.op.mnemonic().ends_with("_f8f6f4") {
+        return Some(formats(state, inst));
+    }
+    let mut matrix = Matrix::named(inst.op.mnemonic())?;
+    if !state.facts().old_bytes {
+        matrix.types = matrix.types.map(|kind| match kind {
+            "fp8" => "ocp8",
+            "bf8" => "ocp8b",
+            other => other,
+        });
+    }
     let fields = Fields { cbsz: inst.imm & 7, abid: inst.imm >> 4 & 15, blgp: inst.imm >> 8 & 7 };
     let register = |operand: Operand| state.vector_register(operand);
     let (Some(a), Some(b), Some(d)) = (register(inst.src[0]), register(inst.src[1]), register(inst.dst))
@@ -305,6 +330,77 @@ pub(crate) fn run(state: &mut State, inst: &Inst) -> Option<Result<(), End>> {
     Some(Ok(()))
 }
 
+/// Names and bits of the formats by their numbers.
+const FORMATS: [(&str, u32); 5] = [("ocp8", 8), ("ocp8b", 8), ("fp6", 6), ("bf6", 6), ("fp4", 4)];
+
+/// Bit `at` of registers of a lane and those after it.
+fn bits_at(state: &State, base: u32, lane: u32, at: u32, count: u32) -> u64 {
+    (0..count).fold(0, |value, n| {
+        let bit = at + n;
+        value | u64::from(state.vgpr(base + bit / 32, lane) >> (bit % 32) & 1) << n
+    })
+}
+
+/// `v_mfma_*_f8f6f4` with and without scales: a lane has 32 elements that follow each other, and their scale.
+fn formats(state: &mut State, inst: &Inst) -> Result<(), End> {
+    let lines: u32 = if inst.op.mnemonic().contains("16x16x128") { 16 } else { 32 };
+    let numbers = [inst.imm & 7, inst.imm >> 8 & 7];
+    let mut kinds = FORMATS[0..2].to_vec();
+    for (kind, number) in kinds.iter_mut().zip(numbers) {
+        *kind = *FORMATS.get(number as usize).ok_or(End::Unknown)?;
+    }
+    let register = |operand: Operand| state.vector_register(operand);
+    let (Some(a), Some(b), Some(d)) = (register(inst.src[0]), register(inst.src[1]), register(inst.dst))
+    else {
+        return Err(End::Unknown);
+    };
+    let third = register(inst.src[2]);
+    let before = state.clone();
+    let scale = |n: usize, lane: u32| match inst.dual {
+        None => 127,
+        Some(scales) => {
+            let byte = inst.mods.op_sel >> n & 1 | (inst.mods.op_sel_hi >> n & 1) << 1;
+            let word = match register_of(&before, scales.src[n]) {
+                Some(register) => before.vgpr(register, lane),
+                None => constant(&before, scales.src[n], 32) as u32,
+            };
+            word >> (8 * byte) & 255
+        }
+    };
+    for i in 0..lines {
+        for j in 0..lines {
+            let lane = i / 4 % (64 / lines) * lines + j;
+            let number = i % 4 + i / (256 / lines) * 4;
+            let mut sum = match third {
+                Some(base) => before.vgpr(base + number, lane),
+                None => constant(&before, inst.src[2], 32) as u32,
+            };
+            for part in 0..64 / lines {
+                let (left, right) = (i + part * lines, j + part * lines);
+                let scales = [scale(0, left), scale(1, right)];
+                if scales.contains(&255) {
+                    sum = NAN;
+                    continue;
+                }
+                let element = |n: usize, base: u32, lane: u32, k: u32| {
+                    bits_at(&before, base, lane, k * kinds[n].1, kinds[n].1)
+                };
+                let pairs: Vec<(u64, u64)> =
+                    (0..32).map(|k| (element(0, a, left, k), element(1, b, right, k))).collect();
+                let power = scales[0] as i32 + scales[1] as i32 - 254;
+                let names = [kinds[0].0, kinds[1].0];
+                sum = pairs.chunks(16).fold(sum, |sum, pairs| group(names, pairs, sum, power));
+            }
+            state.set_vgpr(d + number, lane, sum);
+        }
+    }
+    Ok(())
+}
+
+fn register_of(state: &State, operand: Operand) -> Option<u32> {
+    state.vector_register(operand)
+}
+
 impl Places<'_> {
     /// An element of D.
     fn sum(&self, c: u64, pairs: &[(u64, u64)]) -> u64 {
@@ -320,7 +416,7 @@ impl Places<'_> {
             "i8" => signed_sum(c, pairs),
             _ => {
                 let groups = pairs.chunks(self.matrix.group());
-                u64::from(groups.fold(c as u32, |sum, pairs| group(kinds, pairs, sum)))
+                u64::from(groups.fold(c as u32, |sum, pairs| group(kinds, pairs, sum, 0)))
             }
         }
     }

@@ -1,6 +1,6 @@
 //! VOP3P without matrices: packed operations, dot products and mixed precision.
 
-use belfry_isa::inst::{Arch, Op, Operand};
+use belfry_isa::inst::{Op, Operand};
 
 use super::dot;
 use super::lane::{Lane, Out};
@@ -85,6 +85,10 @@ fn float16(l: &Lane<'_>, high: bool) -> Option<u16> {
         V_PK_ADD_F16 => add::<F16>(f(0), f(1), r),
         V_PK_MUL_F16 => mul::<F16>(f(0), f(1), r),
         V_PK_FMA_F16 | V_PK_FMAC_F16 => fma::<F16>(f(0), f(1), f(2), r),
+        V_PK_MINIMUM3_F16 => {
+            extreme_or_nan::<F16>(extreme_or_nan::<F16>(f(0), f(1), r, false), f(2), r, false)
+        }
+        V_PK_MAXIMUM3_F16 => extreme_or_nan::<F16>(extreme_or_nan::<F16>(f(0), f(1), r, true), f(2), r, true),
         V_PK_MIN_F16 => extreme::<F16>(f(0), f(1), r, false),
         V_PK_MAX_F16 => extreme::<F16>(f(0), f(1), r, true),
         V_PK_MIN_NUM_F16 => extreme_number::<F16>(f(0), f(1), r, false),
@@ -106,7 +110,7 @@ fn float16(l: &Lane<'_>, high: bool) -> Option<u16> {
 fn integers(l: &Lane<'_>, bits: u32, signed: [bool; 2]) -> i128 {
     let word = |n: usize| {
         let chosen = |high: bool| u32::from(l.element(n, high, false));
-        if l.state.arch == Arch::Gfx942 { l.u32(n) } else { chosen(false) | chosen(true) << 16 }
+        if l.state.arch.is_gfx9() { l.u32(n) } else { chosen(false) | chosen(true) << 16 }
     };
     let field = |n: usize, at: u32| {
         let raw = word(n) >> (at * bits) & ((1 << bits) - 1);
@@ -138,7 +142,7 @@ pub(crate) fn run(l: &Lane<'_>) -> Option<Out> {
                 _ => dot::single::<B16>(pairs, third, l.state.arch),
             };
             // Only gfx9 clamps it.
-            if l.state.arch == Arch::Gfx942 { l.out32(sum) } else { Out::B32(sum) }
+            if l.state.arch.is_gfx9() { l.out32(sum) } else { Out::B32(sum) }
         }
         V_FMA_MIX_F32 => l.out32(fma::<F32>(l.mixed(0), l.mixed(1), l.mixed(2), l.single())),
         V_FMA_MIXLO_F16 | V_FMA_MIXHI_F16 => {

@@ -116,7 +116,8 @@ pub(crate) fn run(l: &Lane<'_>) -> Option<Out> {
         return Some(Out::B64(low | high << 32));
     }
     if let Some(kind) = name.strip_prefix("f32_").and_then(Small::named) {
-        return Some(Out::B32(kind.single((l.u32(0) >> (8 * l.vector.byte)) as u8)));
+        let half = if l.state.facts().is_gfx9 { 0 } else { l.vector.byte };
+        return Some(Out::B32(kind.single((l.u32(0) >> (8 * half)) as u8)));
     }
     if let Some(kind) =
         name.strip_prefix("pk_").and_then(|name| name.strip_suffix("_f32")).and_then(Small::named)
@@ -127,7 +128,8 @@ pub(crate) fn run(l: &Lane<'_>) -> Option<Out> {
     let kind = Small::named(name.strip_prefix("sr_")?.strip_suffix("_f32")?)?;
     let value = source(0);
     let result = kind.by_chance(value, l.u32(1), limit) | (value >> 31 << 7) as u8;
-    put(8 * l.vector.byte, 0xff, u32::from(result))
+    let byte = if l.state.facts().is_gfx9 { u32::from(op_sel >> 2 & 3) } else { l.vector.byte };
+    put(8 * byte, 0xff, u32::from(result))
 }
 
 /// `v_dot4_f32_*`: the products are added one after the other.

@@ -4,7 +4,7 @@ use belfry_isa::inst::{Dpp, Format, Inst, Op, Operand};
 
 use super::lane::{From, Lane, Out, Vector};
 use super::state::{EXEC, End, State, VCC};
-use super::{compare, cross, flags, float, fnuz, gfx9, integer, matrix, mfma, packed, small, spread};
+use super::{cdna4, compare, cross, flags, float, fnuz, gfx9, integer, matrix, mfma, packed, small, spread};
 
 /// Runs a vector ALU instruction.
 pub(crate) fn run(state: &mut State, inst: &Inst, zeroes: bool) -> Result<(), End> {
@@ -125,7 +125,7 @@ pub(super) fn value(l: &Lane<'_>) -> Option<Out> {
     if let Some(out) = gfx9::pair(l).or_else(|| fnuz::dot(l)) {
         return Some(out);
     }
-    if l.state.facts().is_gfx9
+    if l.state.facts().old_bytes
         && let Some(out) = fnuz::run(l)
     {
         return Some(out);
@@ -133,7 +133,7 @@ pub(super) fn value(l: &Lane<'_>) -> Option<Out> {
     if l.vector.format == Format::Vop3P && l.vector.op != Op::V_MOV_B32 || l.vector.op == Op::V_PK_FMAC_F16 {
         return packed::run(l);
     }
-    integer::run(l).or_else(|| small::run(l)).or_else(|| float::run(l))
+    integer::run(l).or_else(|| cdna4::run(l)).or_else(|| small::run(l)).or_else(|| float::run(l))
 }
 
 /// Operations that give a bit for a lane mask as well.

@@ -11,6 +11,12 @@
 .set HWREGS, 448
 .set TTMPS, 512
 .set LDS, 576
+// Bits of LDS_SIZE: gfx950 has 640 units of 256 bytes.
+.if .amdgcn.gfx_generation_minor < 5
+  .set LDS_BITS, 9
+.else
+  .set LDS_BITS, 11
+.endif
 // A buffer of dwords, of which each lane has its own: a stride of 4, ADD_TID_ENABLE, 32-bit floats.
 .set STRIDE, 0x40000
 .set ALL_RECORDS, 0x7fffffff
@@ -26,7 +32,7 @@
   s_lshl_b32 s1, s1, 2
   s_min_u32 s1, s1, s0
   s_lshl_b32 s4, s0, 8
-  s_getreg_b32 s10, hwreg(HW_REG_LDS_ALLOC, 12, 9)
+  s_getreg_b32 s10, hwreg(HW_REG_LDS_ALLOC, 12, LDS_BITS)
   s_lshl_b32 s10, s10, 8
 .endm
 

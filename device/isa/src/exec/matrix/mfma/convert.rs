@@ -22,9 +22,9 @@ pub(super) const POWERS: u32 = 2 * (127 - BIAS);
 const SMALLER: u32 = (127 - 39) << 23;
 
 /// Vectors of a block of A or B at most.
-pub(super) const VECTORS: usize = 64;
+pub(super) const VECTORS: usize = 128;
 /// From the vectors of sixteen rows or columns to those of the next: only blocks with one sixteen have more k than that.
-pub(super) const SIXTEEN: usize = 32;
+pub(super) const SIXTEEN: usize = 64;
 
 /// A block of A: elements of sixteen rows with the same k in each vector, in the order of k; the next rows are
 /// [`SIXTEEN`] vectors further on.
@@ -105,8 +105,13 @@ impl<L: Lanes> Range<L> {
     #[inline(always)]
     pub(super) fn is_kept(&self, element: Element) -> bool {
         // The largest half has the exponent field 142; those of infinities and NaNs come out as 143.
-        let most = if matches!(element, Element::Half) { 142 } else { FIELDS[1] };
-        let above = L::lt_u(L::splat(((most + 1) << 24) - 1), self.largest);
+        let limit = match element {
+            Element::Half | Element::E5m2 => 143 << 24,
+            // The NaN comes out as 480.
+            Element::E4m3 => 480f32.to_bits() << 1,
+            _ => (FIELDS[1] + 1) << 24,
+        };
+        let above = L::lt_u(L::splat(limit - 1), self.largest);
         let below = L::lt_u(self.least, L::splat((FIELDS[0] << 24) - 1));
         let infinite = L::and(L::add(self.halves, L::splat(0x0400_0400)), L::splat(0x8000_8000));
         let odd = L::eq(self.differs, L::splat(0)) != 0;
@@ -128,6 +133,16 @@ fn biased<L: Lanes>(magnitude: L::V, sign: L::V, less: u32) -> L::V {
     L::or(number, L::and(sign, L::splat(single::SIGN)))
 }
 
+/// Difference between the biases of singles and of 8-bit floats.
+const fn bias(element: Element) -> u32 {
+    match element {
+        Element::E4m3 => 127 - 7,
+        Element::Fp8 => 127 - 8,
+        Element::E5m2 => 127 - 15,
+        _ => 127 - 16,
+    }
+}
+
 /// Element `sub` of each word, as a single or an integer. Infinities and NaNs do not come out as such.
 #[inline(always)]
 pub(super) fn convert<L: Lanes>(element: Element, word: L::V, sub: u32) -> L::V {
@@ -144,15 +159,15 @@ pub(super) fn convert<L: Lanes>(element: Element, word: L::V, sub: u32) -> L::V 
         (Element::Brain, 0) => L::shl(word, L::splat(16)),
         (Element::Brain, _) => L::and(word, L::splat(0xffff_0000)),
         (Element::Xf32, _) => L::and(word, L::splat(0xffff_e000)),
-        (Element::Fp8, _) => {
+        (Element::Fp8 | Element::E4m3, _) => {
             let moved = if sub < 3 { L::shl(word, L::splat(at(20))) } else { L::shr(word, L::splat(4)) };
             let magnitude = L::and(moved, L::splat(0x7f << 20));
-            biased::<L>(magnitude, L::shl(word, L::splat(at(24))), 127 - 8)
+            biased::<L>(magnitude, L::shl(word, L::splat(at(24))), bias(element))
         }
-        (Element::Bf8, _) => {
+        (Element::Bf8 | Element::E5m2, _) => {
             let moved = if sub < 3 { L::shl(word, L::splat(at(21))) } else { L::shr(word, L::splat(3)) };
             let magnitude = L::and(moved, L::splat(0x7f << 21));
-            biased::<L>(magnitude, L::shl(word, L::splat(at(24))), 127 - 16)
+            biased::<L>(magnitude, L::shl(word, L::splat(at(24))), bias(element))
         }
         (Element::Byte, _) => L::sar(L::shl(word, L::splat(at(24))), L::splat(24)),
         (Element::Single | Element::Double, _) => word,
@@ -169,6 +184,8 @@ pub(super) fn powers<L: Lanes>(element: Element, value: L::V, range: &mut Range<
         Element::Half => 127 - 14,
         Element::Fp8 => 127 - 7,
         Element::Bf8 => 127 - 15,
+        Element::E4m3 => 127 - 6,
+        Element::E5m2 => 127 - 14,
         _ => 0,
     };
     if matches!(element, Element::Fp8 | Element::Bf8) {

@@ -50,6 +50,8 @@ pub(super) const fn least_exponent(element: Element) -> i32 {
         Element::Half => -14,
         Element::Fp8 => -7,
         Element::Bf8 => -15,
+        Element::E4m3 => -6,
+        Element::E5m2 => -14,
         _ => -126,
     }
 }
@@ -73,10 +75,10 @@ fn products<'a>(pairs: impl Iterator<Item = (&'a u32, &'a u32)> + Clone, least: 
 }
 
 /// Returns the result if there are infinities, NaNs, or products that are infinite; `None` if there are none.
-fn special(a: &[u32], b: &[u32], c: u32) -> Option<u32> {
+fn special(a: &[u32], b: &[u32], c: u32, scale: f64) -> Option<u32> {
     let mut sum = 0f32;
     for (a, b) in a.iter().zip(b) {
-        let product = f64::from(single::of(*a)) * f64::from(single::of(*b));
+        let product = f64::from(single::of(*a)) * f64::from(single::of(*b)) * scale;
         // Only what is no finite number matters, so that nothing overflows on the way.
         if product.is_nan() {
             return Some(single::NAN);
@@ -97,10 +99,14 @@ fn special(a: &[u32], b: &[u32], c: u32) -> Option<u32> {
 
 /// Adds the products of a group of `a` and `b`, singles of two formats, to `c`; with `halves` even and odd ones apart.
 pub(super) fn group(elements: [Element; 2], halves: bool, [a, b]: [&[u32]; 2], c: u32) -> u32 {
-    if let Some(result) = special(a, b, c) {
+    scaled_group(elements.map(least_exponent), halves, [a, b], c, 0)
+}
+
+/// As [`group`], of formats with these smallest normal exponents, and with products that are 2^`scale` as large.
+pub(super) fn scaled_group(least: [i32; 2], halves: bool, [a, b]: [&[u32]; 2], c: u32, scale: i32) -> u32 {
+    if let Some(result) = special(a, b, c, 2f64.powi(scale)) {
         return result;
     }
-    let least = elements.map(least_exponent);
     let pairs = a.iter().zip(b);
     let (sum, exponent) = if halves {
         let (even, even_exponent) = products(pairs.clone().step_by(2), least);
@@ -110,6 +116,7 @@ pub(super) fn group(elements: [Element; 2], halves: bool, [a, b]: [&[u32]; 2], c
     } else {
         products(pairs, least)
     };
+    let exponent = if exponent == EMPTY { EMPTY } else { exponent + scale };
     let c = parts(c, -126);
     let largest = exponent.max(c.exponent);
     // Both in units of 2^(largest - 31).

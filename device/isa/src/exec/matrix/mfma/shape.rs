@@ -1,4 +1,4 @@
-//! The matrix instructions of CDNA3, and where their elements are.
+//! The matrix instructions of CDNA3 and CDNA4, and where their elements are.
 //!
 //! Sources: the layouts that AMD's matrix instruction calculator prints, LLVM `VOP3PInstructions.td` (mnemonics, sizes).
 
@@ -15,6 +15,10 @@ pub(super) enum Element {
     Fp8,
     /// E5M2 without infinities and negative zero.
     Bf8,
+    /// E4M3 of OCP.
+    E4m3,
+    /// E5M2 of OCP.
+    E5m2,
     /// A signed byte.
     Byte,
 }
@@ -25,7 +29,7 @@ impl Element {
             Element::Double => 64,
             Element::Single | Element::Xf32 => 32,
             Element::Half | Element::Brain => 16,
-            Element::Fp8 | Element::Bf8 | Element::Byte => 8,
+            Element::Fp8 | Element::Bf8 | Element::E4m3 | Element::E5m2 | Element::Byte => 8,
         }
     }
 }
@@ -77,7 +81,7 @@ impl Shape {
             Element::Double | Element::Single => Rule::Chain,
             Element::Xf32 => Rule::Groups(4),
             Element::Half | Element::Brain => Rule::Groups(if self.kept() < 8 { self.kept() } else { 8 }),
-            Element::Fp8 | Element::Bf8 => Rule::Halves,
+            Element::Fp8 | Element::Bf8 | Element::E4m3 | Element::E5m2 => Rule::Halves,
             Element::Byte => Rule::Integers,
         }
     }
@@ -183,19 +187,29 @@ const FP8_BF8: [Element; 2] = [Element::Fp8, Element::Bf8];
 const BF8_FP8: [Element; 2] = [Element::Bf8, Element::Fp8];
 const BF8_BF8: [Element; 2] = [Element::Bf8, Element::Bf8];
 
+/// The formats of OCP: each of A with each of B.
+const OCP: [[Element; 2]; 4] = [
+    [Element::E4m3, Element::E4m3],
+    [Element::E4m3, Element::E5m2],
+    [Element::E5m2, Element::E4m3],
+    [Element::E5m2, Element::E5m2],
+];
+
 const LARGE_1: [u32; 3] = [32, 32, 1];
 const LARGE_4: [u32; 3] = [32, 32, 4];
 const LARGE_8: [u32; 3] = [32, 32, 8];
 const LARGE_16: [u32; 3] = [32, 32, 16];
 const LARGE_32: [u32; 3] = [32, 32, 32];
+const LARGE_64: [u32; 3] = [32, 32, 64];
 const SMALL_4: [u32; 3] = [16, 16, 4];
 const SMALL_16: [u32; 3] = [16, 16, 16];
 const SMALL_32: [u32; 3] = [16, 16, 32];
 const SMALL_64: [u32; 3] = [16, 16, 64];
+const SMALL_128: [u32; 3] = [16, 16, 128];
 const TINY: [u32; 3] = [4, 4, 4];
 
 /// All of them; the numbers of lowered instructions are places here.
-pub(super) static SHAPES: [Shape; 46] = [
+pub(super) static SHAPES: [Shape; 82] = [
     dense("v_mfma_f32_32x32x1_2b_f32", F32, LARGE_1, 2),
     dense("v_mfma_f32_16x16x1_4b_f32", F32, [16, 16, 1], 4),
     dense("v_mfma_f32_4x4x1_16b_f32", F32, [4, 4, 1], 16),
@@ -242,9 +256,53 @@ pub(super) static SHAPES: [Shape; 46] = [
     sparse("v_smfmac_f32_32x32x32_bf8_fp8", BF8_FP8, LARGE_32),
     sparse("v_smfmac_f32_32x32x32_fp8_bf8", FP8_BF8, LARGE_32),
     sparse("v_smfmac_f32_32x32x32_fp8_fp8", FP8_FP8, LARGE_32),
+    // Those of CDNA4 alone.
+    dense("v_mfma_f32_16x16x32_f16", F16, SMALL_32, 1),
+    dense("v_mfma_f32_32x32x16_f16", F16, LARGE_16, 1),
+    dense("v_mfma_f32_16x16x32_bf16", BF16, SMALL_32, 1),
+    dense("v_mfma_f32_32x32x16_bf16", BF16, LARGE_16, 1),
+    dense("v_mfma_i32_16x16x64_i8", I8, SMALL_64, 1),
+    dense("v_mfma_i32_32x32x32_i8", I8, LARGE_32, 1),
+    sparse("v_smfmac_f32_16x16x64_f16", F16, SMALL_64),
+    sparse("v_smfmac_f32_32x32x32_f16", F16, LARGE_32),
+    sparse("v_smfmac_f32_16x16x64_bf16", BF16, SMALL_64),
+    sparse("v_smfmac_f32_32x32x32_bf16", BF16, LARGE_32),
+    sparse("v_smfmac_i32_16x16x128_i8", I8, SMALL_128),
+    sparse("v_smfmac_i32_32x32x64_i8", I8, LARGE_64),
+    sparse("v_smfmac_f32_16x16x128_bf8_bf8", OCP[3], SMALL_128),
+    sparse("v_smfmac_f32_16x16x128_bf8_fp8", OCP[2], SMALL_128),
+    sparse("v_smfmac_f32_16x16x128_fp8_bf8", OCP[1], SMALL_128),
+    sparse("v_smfmac_f32_16x16x128_fp8_fp8", OCP[0], SMALL_128),
+    sparse("v_smfmac_f32_32x32x64_bf8_bf8", OCP[3], LARGE_64),
+    sparse("v_smfmac_f32_32x32x64_bf8_fp8", OCP[2], LARGE_64),
+    sparse("v_smfmac_f32_32x32x64_fp8_bf8", OCP[1], LARGE_64),
+    sparse("v_smfmac_f32_32x32x64_fp8_fp8", OCP[0], LARGE_64),
+    // Those of CDNA3 with the formats of OCP.
+    dense("v_mfma_f32_16x16x32_bf8_bf8", OCP[3], SMALL_32, 1),
+    dense("v_mfma_f32_16x16x32_bf8_fp8", OCP[2], SMALL_32, 1),
+    dense("v_mfma_f32_16x16x32_fp8_bf8", OCP[1], SMALL_32, 1),
+    dense("v_mfma_f32_16x16x32_fp8_fp8", OCP[0], SMALL_32, 1),
+    dense("v_mfma_f32_32x32x16_bf8_bf8", OCP[3], LARGE_16, 1),
+    dense("v_mfma_f32_32x32x16_bf8_fp8", OCP[2], LARGE_16, 1),
+    dense("v_mfma_f32_32x32x16_fp8_bf8", OCP[1], LARGE_16, 1),
+    dense("v_mfma_f32_32x32x16_fp8_fp8", OCP[0], LARGE_16, 1),
+    sparse("v_smfmac_f32_16x16x64_bf8_bf8", OCP[3], SMALL_64),
+    sparse("v_smfmac_f32_16x16x64_bf8_fp8", OCP[2], SMALL_64),
+    sparse("v_smfmac_f32_16x16x64_fp8_bf8", OCP[1], SMALL_64),
+    sparse("v_smfmac_f32_16x16x64_fp8_fp8", OCP[0], SMALL_64),
+    sparse("v_smfmac_f32_32x32x32_bf8_bf8", OCP[3], LARGE_32),
+    sparse("v_smfmac_f32_32x32x32_bf8_fp8", OCP[2], LARGE_32),
+    sparse("v_smfmac_f32_32x32x32_fp8_bf8", OCP[1], LARGE_32),
+    sparse("v_smfmac_f32_32x32x32_fp8_fp8", OCP[0], LARGE_32),
 ];
 
-/// The shape of the operation with this mnemonic, and its number in lowered instructions.
-pub(crate) fn named(mnemonic: &str) -> Option<(u8, &'static Shape)> {
-    (0..).zip(&SHAPES).find(|(_, shape)| shape.name == mnemonic)
+/// The shape of the operation with this mnemonic, and its number in lowered instructions, by the formats of 8-bit floats there are:
+/// those of CDNA3 (`old_bytes`), or those of OCP.
+pub(crate) fn named(mnemonic: &str, old_bytes: bool) -> Option<(u8, &'static Shape)> {
+    let other = |shape: &Shape| match shape.a {
+        Element::Fp8 | Element::Bf8 => !old_bytes,
+        Element::E4m3 | Element::E5m2 => old_bytes,
+        _ => false,
+    };
+    (0..).zip(&SHAPES).find(|(_, shape)| shape.name == mnemonic && !other(shape))
 }

@@ -30,7 +30,7 @@ impl Sixteen {
 }
 
 /// Most elements of a row of A that are there.
-const MOST: usize = 32;
+const MOST: usize = 64;
 
 /// The elements that make one of D, in the order in which they are added.
 struct Terms {
@@ -53,6 +53,8 @@ fn value(element: Element, bits: u32) -> u32 {
         Element::Brain => brain::to_single(bits as u16),
         Element::Fp8 => Byte::Fp8Fnuz.to_single(bits as u8),
         Element::Bf8 => Byte::Bf8Fnuz.to_single(bits as u8),
+        Element::E4m3 => Byte::Fp8.to_single(bits as u8),
+        Element::E5m2 => Byte::Bf8.to_single(bits as u8),
         Element::Byte => i32::from((bits as u8).cast_signed()).cast_unsigned(),
         // A NaN stays a NaN, even if all the digits that it has would be cut off.
         Element::Xf32 if single::is_nan(bits) => bits | single::QUIET,

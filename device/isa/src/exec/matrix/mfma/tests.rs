@@ -85,6 +85,8 @@ impl Random {
             Element::Brain => u32::from(brain::from_single(value)),
             Element::Fp8 => u32::from(Byte::Fp8Fnuz.encoded(value, kind < 4)),
             Element::Bf8 => u32::from(Byte::Bf8Fnuz.encoded(value, kind < 4)),
+            Element::E4m3 => u32::from(Byte::Fp8.encoded(value, kind < 4)),
+            Element::E5m2 => u32::from(Byte::Bf8.encoded(value, kind < 4)),
             Element::Byte => self.next() & 0xff,
             Element::Single | Element::Xf32 | Element::Double => value,
         }
@@ -216,7 +218,7 @@ fn leave(_w: &mut Wave, _m: &mut crate::exec::di::Machine<'_>, _d: &Di) -> Flow 
 
 #[test]
 fn doubles_are_chains_of_fused_operations() {
-    let (number, shape) = named("v_mfma_f64_4x4x4_4b_f64").unwrap();
+    let (number, shape) = named("v_mfma_f64_4x4x4_4b_f64", true).unwrap();
     for backend in Backend::all() {
         let mut wave = wave(shape, 0, &mut Random(2));
         let write = |wave: &mut Wave, register: u32, lane: u32, value: f64| {
@@ -247,7 +249,7 @@ fn doubles_are_chains_of_fused_operations() {
 
 #[test]
 fn a_constant_can_be_c() {
-    let (number, shape) = named("v_mfma_f32_16x16x16_f16").unwrap();
+    let (number, shape) = named("v_mfma_f32_16x16x16_f16", true).unwrap();
     let mut wave = wave(shape, 1, &mut Random(3));
     let mut di = lowered(usize::from(number), Control::default(), shape.handler(Backend::detect().kind()));
     di.src[2] = Source { value: 1f32.to_bits(), ..Source::ZERO };
@@ -270,7 +272,7 @@ const BLOCKS: [&str; 4] = [
 fn d_may_overlap_what_it_is_made_of() {
     let mut random = Random(4);
     for name in BLOCKS {
-        let (number, shape) = named(name).unwrap();
+        let (number, shape) = named(name, true).unwrap();
         let registers = shape.registers()[2];
         let places = (0..4).chain(28..36).chain(60..68).chain([PLACES[2] + registers, 100]);
         for (place, constant) in places.flat_map(|place| [(place, false), (place, true)]) {
@@ -304,7 +306,7 @@ fn d_may_overlap_what_it_is_made_of() {
 #[test]
 fn matrices_are_those_of_the_registers() {
     let mut random = Random(5);
-    let (_, first) = named(BLOCKS[0]).unwrap();
+    let (_, first) = named(BLOCKS[0], true).unwrap();
     let mut before = wave(first, 6, &mut random);
     for changed in [None, None, Some(0), None, Some(1), Some(0), Some(1), None] {
         if let Some(side) = changed {
@@ -313,7 +315,7 @@ fn matrices_are_those_of_the_registers() {
             before.v.set_lane(row, lane, word);
         }
         for name in BLOCKS {
-            let (number, shape) = named(name).unwrap();
+            let (number, shape) = named(name, true).unwrap();
             for backend in Backend::all() {
                 let mut di = lowered(usize::from(number), Control::default(), shape.handler(backend.kind()));
                 di.dst = 100 * 2;

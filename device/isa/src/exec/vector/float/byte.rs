@@ -1,10 +1,11 @@
 //! Floats of eight bits, in the formats of the Open Compute Project ("OCP 8-bit Floating Point Specification"): E4M3 (`fp8`),
 //! which has no infinities, and E5M2 (`bf8`); and those of CDNA3, which have an exponent bias that is larger by one, no infinities,
-//! no negative zero, and one NaN in its place ("FNUZ").
+//! no negative zero, and one NaN in its place ("FNUZ"). Beside them the smaller formats of "OCP Microscaling Formats (MX)": E2M3
+//! (`fp6`), E3M2 (`bf6`) and E2M1 (`fp4`), of numbers alone.
 
 use super::single;
 
-/// A format of eight bits.
+/// A format of eight bits or less, in the low bits of a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Byte {
@@ -16,6 +17,12 @@ pub(crate) enum Byte {
     Fp8Fnuz,
     /// E5M2 of CDNA3.
     Bf8Fnuz,
+    /// E2M3.
+    Fp6,
+    /// E3M2.
+    Bf6,
+    /// E2M1.
+    Fp4,
 }
 
 /// The NaN of the formats of CDNA3.
@@ -38,6 +45,20 @@ impl Byte {
         matches!(self, Byte::Fp8Fnuz | Byte::Bf8Fnuz)
     }
 
+    /// Bits of a number.
+    pub(crate) const fn bits(self) -> u32 {
+        match self {
+            Byte::Fp8 | Byte::Bf8 | Byte::Fp8Fnuz | Byte::Bf8Fnuz => 8,
+            Byte::Fp6 | Byte::Bf6 => 6,
+            Byte::Fp4 => 4,
+        }
+    }
+
+    /// The bias of the exponent.
+    pub(crate) const fn bias(self) -> i32 {
+        self.shape().1
+    }
+
     /// Digits of the mantissa, and the bias of the exponent.
     const fn shape(self) -> (u32, i32) {
         match self {
@@ -45,6 +66,9 @@ impl Byte {
             Byte::Bf8 => (2, 15),
             Byte::Fp8Fnuz => (3, 8),
             Byte::Bf8Fnuz => (2, 16),
+            Byte::Fp6 => (3, 1),
+            Byte::Bf6 => (2, 3),
+            Byte::Fp4 => (1, 1),
         }
     }
 
@@ -54,6 +78,9 @@ impl Byte {
             Byte::Fp8 => (0x7e, 0x7f, 0x7f),
             Byte::Bf8 => (0x7b, 0x7c, 0x7f),
             Byte::Fp8Fnuz | Byte::Bf8Fnuz => (0x7f, FNUZ_NAN, FNUZ_NAN),
+            // There is nothing beyond the largest number.
+            Byte::Fp6 | Byte::Bf6 => (0x1f, 0x1f, 0x1f),
+            Byte::Fp4 => (7, 7, 7),
         }
     }
 
@@ -61,7 +88,8 @@ impl Byte {
     pub(crate) fn to_single(self, bits: u8) -> u32 {
         let (digits, bias) = self.shape();
         let (largest, infinity, nan) = self.limits();
-        let (sign, magnitude) = (u32::from(bits >> 7) << 31, bits & 0x7f);
+        let top = self.bits() - 1;
+        let (sign, magnitude) = (u32::from(bits >> top & 1) << 31, bits & ((1 << top) - 1));
         if self.is_fnuz() && bits == FNUZ_NAN {
             return single::INFINITY | single::QUIET;
         }
@@ -104,7 +132,7 @@ impl Byte {
         let (largest, infinity, nan) = self.limits();
         // Neither the NaN nor zero has a sign in the formats of CDNA3.
         let unsigned = self.is_fnuz();
-        let sign = (value >> 31 << 7) as u8;
+        let sign = (value >> 31 << (self.bits() - 1)) as u8;
         if single::is_nan(value) {
             return sign | nan;
         }

@@ -85,7 +85,7 @@ const GLOBAL_OF_GFX9: [(&str, u32, u32); 14] = [
 
 /// An atomic of LDS by its number, with a result in a register.
 fn of_lds(arch: Arch, (name, op): (&str, u32), bytes: u32, (result, offset): (Option<u32>, u32)) -> Atomic {
-    let shift = if arch == Arch::Gfx942 { 17 } else { 18 };
+    let shift = if arch.is_gfx9() { 17 } else { 18 };
     let second = if name.starts_with("mskor") || name.starts_with("cmpst") { 6 << 16 } else { 0 };
     let words = vec![0xd800_0000 | op << shift | offset, result.unwrap_or(0) << 24 | second | 4 << 8];
     Atomic {
@@ -109,7 +109,7 @@ fn of_global(
     let offset = if scalar { 8 } else { 0 };
     let returns = u32::from(result.is_some());
     let to = result.unwrap_or(0);
-    let off = if arch == Arch::Gfx942 { 0x7f } else { 0x7c };
+    let off = if arch.is_gfx9() { 0x7f } else { 0x7c };
     let base = if scalar { 4 } else { off };
     let words = match arch {
         Arch::Gfx1201 => {
@@ -134,7 +134,7 @@ fn of_global(
 
 /// All that there is code for.
 pub(super) fn atomics(arch: Arch) -> Vec<Atomic> {
-    let gfx9 = arch == Arch::Gfx942;
+    let gfx9 = arch.is_gfx9();
     let mut all = Vec::new();
     let mut lds = |name: &str, op: u32, bytes: u32, to: (Option<u32>, u32)| {
         all.push(of_lds(arch, (name, op), bytes, to));
