@@ -136,3 +136,11 @@ pub mod mi300x {
     /// Offset of the mmio remap page, set by the driver (linux `nbio_v7_9.c`).
     pub const HDP_REMAP_OFFSET: u64 = 0x1_a000;
 }
+
+/// MI350X.
+pub mod mi350x {
+    pub use super::mi300x::{CLASS, HDP_REMAP_OFFSET, REGISTER_BAR_SIZE};
+
+    /// PCI device id of MI350X.
+    pub const DEVICE_ID: u16 = 0x75a0;
+}

@@ -235,6 +235,7 @@ static const struct pci_device_id belfry_pci_ids[] = {
 	{ PCI_DEVICE(PCI_VENDOR_ID_ATI, 0x74a1), .driver_data = OS_PARTITIONS - 1 }, /* MI300X */
 	{ PCI_DEVICE(PCI_VENDOR_ID_ATI, 0x7550) }, /* Navi 48 */
 	{ PCI_DEVICE(PCI_VENDOR_ID_ATI, 0x1586) }, /* Strix Halo */
+	{ PCI_DEVICE(PCI_VENDOR_ID_ATI, 0x75a0), .driver_data = OS_PARTITIONS - 1 }, /* MI350X */
 	{ },
 };
 MODULE_DEVICE_TABLE(pci, belfry_pci_ids);

@@ -12,6 +12,7 @@ pub mod gfx1100;
 pub mod gfx1151;
 pub mod gfx1201;
 pub mod gfx942;
+pub mod gfx950;
 mod instinct;
 mod interrupts;
 mod kernel;

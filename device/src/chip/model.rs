@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use super::{Chip, Generation, gfx942, gfx1100, gfx1151, gfx1201};
+use super::{Chip, Generation, gfx942, gfx950, gfx1100, gfx1151, gfx1201};
 
 /// A chip that a configuration can name.
 pub struct Model {
@@ -55,7 +55,8 @@ impl fmt::Debug for Model {
 }
 
 /// Every model.
-pub static MODELS: &[&Model] = &[&gfx1100::MODEL, &gfx942::MODEL, &gfx1201::MODEL, &gfx1151::MODEL];
+pub static MODELS: &[&Model] =
+    &[&gfx1100::MODEL, &gfx942::MODEL, &gfx1201::MODEL, &gfx1151::MODEL, &gfx950::MODEL];
 
 /// The model of a configuration that names none.
 pub static DEFAULT: &Model = &gfx1100::MODEL;
@@ -145,7 +146,7 @@ mod tests {
         let error = Model::named("gfx9000").expect_err("no such chip");
         assert_eq!(
             error.to_string(),
-            "there is no chip \"gfx9000\": choose from gfx1100, gfx942, gfx1201, gfx1151"
+            "there is no chip \"gfx9000\": choose from gfx1100, gfx942, gfx1201, gfx1151, gfx950"
         );
     }
 }

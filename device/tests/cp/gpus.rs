@@ -1,6 +1,8 @@
 //! The chips that a bench can have.
 
-use belfry_device::chip::{Chip as _, Generation, Shape, Topology, gfx942, gfx1100, gfx1151, gfx1201};
+use belfry_device::chip::{
+    Chip as _, Generation, Shape, Topology, gfx942, gfx950, gfx1100, gfx1151, gfx1201,
+};
 
 /// A chip, and the code that is compiled for it.
 pub(crate) struct Gpu {
@@ -55,5 +57,15 @@ pub(crate) const GFX942: Gpu = Gpu {
     lanes: 64,
 };
 
+pub(crate) const GFX950: Gpu = Gpu {
+    name: "gfx950",
+    generation: &gfx950::GENERATION,
+    topology: || gfx950::chip(Shape { cus: 8, xccs: 2 }).topology(),
+    code_object: include_bytes!("../fixtures/cp.gfx950.hsaco"),
+    trap_handler: include_bytes!("../../../guest-driver/core/src/asic/gfx9_5/trap_handler.bin"),
+    wave_unit: 1024,
+    lanes: 64,
+};
+
 /// All chips.
-pub(crate) const GPUS: [&Gpu; 4] = [&GFX1100, &GFX1151, &GFX1201, &GFX942];
+pub(crate) const GPUS: [&Gpu; 5] = [&GFX1100, &GFX1151, &GFX1201, &GFX942, &GFX950];

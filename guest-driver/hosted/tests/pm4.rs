@@ -25,10 +25,11 @@ use object::{Object, ObjectSegment, ObjectSymbol};
 use zerocopy::FromBytes;
 
 /// Kernels for each chip, by `gfx_target_version`.
-static KERNELS: [(u64, &[u8]); 4] = [
+static KERNELS: [(u64, &[u8]); 5] = [
     (110_000, include_bytes!("../../../device/tests/fixtures/cp.gfx1100.hsaco")),
     (110_501, include_bytes!("../../../device/tests/fixtures/cp.gfx1151.hsaco")),
     (120_001, include_bytes!("../../../device/tests/fixtures/cp.gfx1201.hsaco")),
+    (90_500, include_bytes!("../../../device/tests/fixtures/cp.gfx950.hsaco")),
     (GFX942, include_bytes!("../../../device/tests/fixtures/cp.gfx942.hsaco")),
 ];
 const GFX942: u64 = 90_402;

@@ -14,11 +14,16 @@ const FORM: DieTable = DieTable { version: VERSION_4, flags: Some((FLAGS_OFFSET,
 
 /// The whole table.
 pub(super) fn table(ips: &[IpBlock], topology: &Topology) -> Vec<u8> {
-    binary(&[ip_table(FORM, ips), gc_table(topology), harvest_table(ips)])
+    table_of(ips, topology, super::shader::RULES.lds)
+}
+
+/// The table of a chip whose compute units have this many bytes of LDS.
+pub(in crate::chip) fn table_of(ips: &[IpBlock], topology: &Topology, lds: u32) -> Vec<u8> {
+    binary(&[ip_table(FORM, ips), gc_table(topology, lds), harvest_table(ips)])
 }
 
 /// `gc_info_v2_1`, of one XCC.
-fn gc_table(topology: &Topology) -> Vec<u8> {
+fn gc_table(topology: &Topology, lds: u32) -> Vec<u8> {
     let info = GcInfoV21 {
         gc_num_se: topology.shader_engines,
         gc_num_cu_per_sh: topology.wgps_per_array,
@@ -34,7 +39,7 @@ fn gc_table(topology: &Topology) -> Vec<u8> {
         gc_wave_size: 64,
         gc_max_waves_per_simd: 8,
         gc_max_scratch_slots_per_cu: 32,
-        gc_lds_size: 64,
+        gc_lds_size: lds >> 10,
         gc_num_sc_per_se: 1,
         gc_num_packer_per_sc: 4,
         gc_num_tcp_per_sh: topology.wgps_per_array,
@@ -103,7 +108,7 @@ mod tests {
     #[test]
     fn graphics_core_is_that_of_one_xcc() {
         let chip = gfx942::chip(gfx942::WHOLE);
-        let table = gc_table(&chip.topology());
+        let table = gc_table(&chip.topology(), 64 << 10);
         let word =
             |index: usize| u32::from_le_bytes(table[12 + 4 * index..][..4].try_into().expect("four bytes"));
         assert_eq!((u16_at(&table, 4), u16_at(&table, 6), table.len()), (2, 1, 12 + 96));

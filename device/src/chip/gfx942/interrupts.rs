@@ -13,7 +13,7 @@ const ENGINES_PER_DIE: u8 = 4;
 /// The format of gfx11, of which the parts that are named below are the same.
 const GFX11: InterruptFormat = gfx1100::INTERRUPTS;
 
-pub(super) const FORMAT: InterruptFormat = InterruptFormat {
+pub(in crate::chip) const FORMAT: InterruptFormat = InterruptFormat {
     cp_eop: GFX11.cp_eop,
     bad_opcode: GFX11.bad_opcode,
     sq: (Client::SE0SH, Source::SQ_INTERRUPT),

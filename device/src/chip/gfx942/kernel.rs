@@ -6,7 +6,7 @@ use belfry_abi::pm4::ComputeRegister;
 use crate::chip::navi::{self, Field, Owner, Register};
 use crate::chip::{DescriptorError, KernelRules};
 
-pub(super) const RULES: KernelRules = KernelRules {
+pub(in crate::chip) const RULES: KernelRules = KernelRules {
     max_user_sgprs: 16,
     workgroup_id_sgprs: true,
     allocates_sgprs: true,

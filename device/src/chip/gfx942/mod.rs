@@ -1,8 +1,8 @@
 //! MI300X: GC 9.4.3.
 
-mod discovery;
+pub(super) mod discovery;
 mod interrupts;
-mod ips;
+pub(super) mod ips;
 mod kernel;
 mod mqd;
 pub(super) mod pte;
@@ -15,6 +15,11 @@ use belfry_isa::inst::Arch;
 
 use super::instinct::{Instinct, Spec};
 use super::navi::Names;
+pub(super) use interrupts::FORMAT as INTERRUPTS;
+pub(super) use kernel::RULES as KERNEL_RULES;
+pub(super) use mqd::LAYOUT as MQD;
+pub(super) use shader::RULES as SHADER_RULES;
+
 use super::{
     Card, Firmware, Firmwares, Generation, HwsFirmware, Identity, Model, Pm4Packets, PteFormat, RegisterBar,
     SdmaMqdForm, SdmaPackets, SdmaRules, Shape, UserRegisters,
@@ -62,13 +67,16 @@ pub static GENERATION: Generation = Generation {
 };
 
 /// `BIF_BX_PF0_GPU_HDP_FLUSH_*` of linux `nbio_7_9_0_offset.h`, `SQ_THREAD_TRACE_USERDATA_*` of `gc_9_4_3_offset.h`.
-const USER_REGISTERS: UserRegisters =
+pub(super) const USER_REGISTERS: UserRegisters =
     UserRegisters { hdp_flush_req: 0xe26, hdp_flush_done: 0xe27, thread_trace_userdata: 0xc340..=0xc343 };
+
+/// Registers of the first SDMA engine.
+pub(super) const SDMA: std::ops::Range<u32> = 0x1260..0x1660;
 
 /// Registers of the graphics core in its first and its second segment (linux `gfx_v9_4_3.c`, `NORMALIZE_XCC_REG_OFFSET`).
 const LOCAL: [std::ops::Range<u32>; 2] = [0x2000..0x3400, 0xa000..0x1_0000];
 
-fn local_register(index: u32, xcc: u8) -> u32 {
+pub(super) fn local_register(index: u32, xcc: u8) -> u32 {
     // Packets may have the number of the core in the index, too; only the number of the core that executes
     // them counts.
     let first = index & 0xffff;
@@ -95,8 +103,7 @@ pub(super) static SPEC: Spec = Spec {
     sdma_engines: ips::engines,
     // The list has the first instance of each block.
     strides: &[(Ip::MMHUB, ips::DIE_STRIDE), (Ip::GC, ips::XCC_STRIDE)],
-    // The segment of the first SDMA engine.
-    sdma: 0x1260..0x1660,
+    sdma: SDMA,
     discovery: discovery::table,
 };
 

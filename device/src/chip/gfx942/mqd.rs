@@ -7,7 +7,7 @@ use crate::chip::{MqdLayout, XccFields, gfx1100};
 /// The layout of gfx11, of which the parts that are named below are the same.
 const GFX11: MqdLayout = gfx1100::GENERATION_MQD;
 
-pub(super) const LAYOUT: MqdLayout = MqdLayout {
+pub(in crate::chip) const LAYOUT: MqdLayout = MqdLayout {
     header: GFX11.header,
     hqd_first: GFX11.hqd_first,
     hqd_dwords: GFX11.hqd_dwords,

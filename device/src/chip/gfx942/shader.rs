@@ -7,7 +7,7 @@ use belfry_isa::wave::Wave;
 
 use crate::chip::{CuMask, QueuePlace, ShaderRules, StackForm, TmpRing, WavePlace, gfx1100};
 
-pub(super) const RULES: ShaderRules = ShaderRules {
+pub(in crate::chip) const RULES: ShaderRules = ShaderRules {
     alignment_mode: 3,
     stack: StackForm::Gfx9,
     retry_disable: 1 << 12,

@@ -34,6 +34,22 @@ pub(super) struct Spec {
     pub(super) discovery: fn(&[IpBlock], &Topology) -> Vec<u8>,
 }
 
+/// Versions of the blocks. `mp` is that of both processors of the die's management and of the thermal sensors.
+#[derive(Debug)]
+pub(super) struct Versions {
+    pub(super) gc: [u8; 3],
+    pub(super) sdma: [u8; 3],
+    pub(super) mmhub: [u8; 3],
+    pub(super) athub: [u8; 3],
+    pub(super) hdp: [u8; 3],
+    pub(super) umc: [u8; 3],
+    pub(super) osssys: [u8; 3],
+    pub(super) nbif: [u8; 3],
+    pub(super) mp: [u8; 3],
+    pub(super) smuio: [u8; 3],
+    pub(super) vcn: [u8; 3],
+}
+
 /// A chip, or a part of one.
 #[derive(Clone, Debug)]
 pub struct Instinct {

@@ -30,7 +30,7 @@ const RETRY_DISABLE: u32 = 1 << 12;
 /// that may be retried are where their process wants that (`gfxhub_v1_2_xcc_setup_vmid_config`).
 const VM_CONTEXT_CNTL: u32 = 1 | 2 << 1 | 9 << 3 | 1 << 7 | 0x1ff_fe00;
 
-pub(super) static GFX942: Asic = Asic {
+pub(super) const GFX942: Asic = Asic {
     name: "gfx942",
     gc: (9, 4, 3),
     gfx_target_version: 90_402,
@@ -105,6 +105,11 @@ pub(super) static GFX942: Asic = Asic {
 
 /// Of each graphics core.
 fn save_area(config: &Config) -> SaveArea {
+    save_area_with(config, 0x1_0000)
+}
+
+/// The same for compute units with this many bytes of LDS.
+pub(super) fn save_area_with(config: &Config, lds: u32) -> SaveArea {
     let xccs = config.xccs.max(1);
     let cus = config.cus / xccs;
     let arrays = xccs * config.shader_engines * config.arrays_per_engine;
@@ -112,7 +117,7 @@ fn save_area(config: &Config) -> SaveArea {
     let waves = (cus * 40).min(engines * 512);
     let ctl_stack_size = (40 + waves * 8 + 8).next_multiple_of(PAGE_SIZE as u32);
     // Vector registers, scalar registers, local data share, hardware registers of each compute unit.
-    let state = cus * (0x8_0000 + 0x4000 + 0x1_0000 + 0x1000);
+    let state = cus * (0x8_0000 + 0x4000 + lds + 0x1000);
     SaveArea {
         ctl_stack_size,
         cwsr_size: ctl_stack_size + state.next_multiple_of(PAGE_SIZE as u32),

@@ -7,6 +7,7 @@ mod gfx11;
 mod gfx11_5;
 mod gfx12;
 mod gfx9;
+mod gfx9_5;
 mod readable;
 
 use alloc::vec::Vec;
@@ -426,7 +427,8 @@ pub(crate) struct Product {
 }
 
 /// Every kind the driver knows.
-const ASICS: &[&Asic] = &[&gfx11::GFX1100, &gfx9::GFX942, &gfx12::GFX1201, &gfx11_5::GFX1151];
+const ASICS: &[&Asic] =
+    &[&gfx11::GFX1100, &gfx9::GFX942, &gfx12::GFX1201, &gfx11_5::GFX1151, &gfx9_5::GFX950];
 
 /// Finds the kind with a graphics core of this version, if the driver knows it.
 pub(crate) fn find(gc: GcVersion) -> Option<&'static Asic> {

@@ -102,7 +102,7 @@ fn graphics_core_of_another_version_is_refused_by_name() {
             *crate::testing::lock(&log),
             [format!(
                 "graphics core {major}.{minor}.{revision} is not supported: \
-                 this driver knows 11.0.0 (gfx1100), 9.4.3 (gfx942), 12.0.1 (gfx1201), 11.5.1 (gfx1151)"
+                 this driver knows 11.0.0 (gfx1100), 9.4.3 (gfx942), 12.0.1 (gfx1201), 11.5.1 (gfx1151), 9.5.0 (gfx950)"
             )]
         );
     }
