@@ -31,12 +31,13 @@ macro_rules! objects {
             [$(include_bytes!(concat!("../../guest-runtime/kernels/", $name, ".gfx1201.hsaco")).as_slice()),*],
             [$(include_bytes!(concat!("../../guest-runtime/kernels/", $name, ".gfx942.hsaco")).as_slice()),*],
             [$(include_bytes!(concat!("../../guest-runtime/kernels/", $name, ".gfx1151.hsaco")).as_slice()),*],
+            [$(include_bytes!(concat!("../../guest-runtime/kernels/", $name, ".gfx950.hsaco")).as_slice()),*],
         ]
     };
 }
 
-/// Of each instruction set: gfx1100, gfx1201, gfx942, gfx1151.
-static OBJECTS: [[&[u8]; 8]; 4] =
+/// Of each instruction set: gfx1100, gfx1201, gfx942, gfx1151, gfx950.
+static OBJECTS: [[&[u8]; 8]; 5] =
     objects!["empty", "vecadd", "wm", "hist", "reduce", "signals", "scratch", "gridsync"];
 /// Most bytes that an accepted file may cost beyond its image, for every byte of the file.
 const FACTOR: usize = 64;
@@ -107,7 +108,7 @@ struct Sample {
     metadata: Value,
 }
 
-static SAMPLES: LazyLock<[Vec<Sample>; 4]> =
+static SAMPLES: LazyLock<[Vec<Sample>; 5]> =
     LazyLock::new(|| OBJECTS.map(|files| files.iter().map(|file| Sample::new(file)).collect()));
 
 /// The samples of a chip.
@@ -116,6 +117,7 @@ fn samples(chip: Choice) -> &'static [Sample] {
         Arch::Gfx1201 => &SAMPLES[1],
         Arch::Gfx942 => &SAMPLES[2],
         Arch::Gfx1151 => &SAMPLES[3],
+        Arch::Gfx950 => &SAMPLES[4],
         _ => &SAMPLES[0],
     }
 }

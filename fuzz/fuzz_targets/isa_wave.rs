@@ -152,7 +152,7 @@ fn init(arch: Arch, flags: u8, mode: u8) -> WaveInit<'static> {
     WaveInit {
         pc: CODE,
         exec: if flags & 4 == 0 { u64::MAX } else { 0x5555_ffff_0f0f_3333 },
-        wave_size: if flags & 1 == 0 && arch != Arch::Gfx942 { WaveSize::Wave32 } else { WaveSize::Wave64 },
+        wave_size: if flags & 1 == 0 && !arch.is_gfx9() { WaveSize::Wave32 } else { WaveSize::Wave64 },
         sgprs: &SGPRS,
         vgprs: REGISTERS,
         vgpr_count: if flags & 8 == 0 { 256 } else { 32 },

@@ -1,7 +1,7 @@
 //! The chips that inputs choose: the first byte of an input says which.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
-use belfry_device::chip::{Model, Shape, gfx942, gfx1100, gfx1151, gfx1201};
+use belfry_device::chip::{Model, Shape, gfx942, gfx950, gfx1100, gfx1151, gfx1201};
 
 /// A chip, and its size.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ pub struct Choice {
 }
 
 /// Number of choices.
-pub const CHOICES: usize = 5;
+pub const CHOICES: usize = 6;
 
 static ALL: [Choice; CHOICES] = [
     Choice { nth: 0, model: &gfx1100::MODEL, shape: Shape::one(2) },
@@ -23,6 +23,7 @@ static ALL: [Choice; CHOICES] = [
     Choice { nth: 2, model: &gfx942::MODEL, shape: Shape::one(2) },
     Choice { nth: 3, model: &gfx942::MODEL, shape: Shape { xccs: 8, cus: 8 } },
     Choice { nth: 4, model: &gfx1151::MODEL, shape: Shape::one(2) },
+    Choice { nth: 5, model: &gfx950::MODEL, shape: Shape::one(2) },
 ];
 
 impl Choice {

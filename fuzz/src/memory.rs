@@ -20,7 +20,7 @@ const PAGE: usize = 4096;
 /// `s_endpgm` of an instruction set.
 #[must_use]
 pub fn s_endpgm(arch: Arch) -> u32 {
-    if arch == Arch::Gfx942 { 0xbf81_0000 } else { 0xbfb0_0000 }
+    if arch.is_gfx9() { 0xbf81_0000 } else { 0xbfb0_0000 }
 }
 
 #[repr(C, align(4096))]

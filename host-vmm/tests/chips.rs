@@ -22,13 +22,14 @@ fn unknown_chip_is_refused_in_one_line_with_those_that_there_are() {
         assert_eq!(output.status.code(), Some(125), "{arguments:?}");
         let said = text(output.stderr);
         assert_eq!(
-            said, "belfry: there is no chip \"gfx9000\": choose from gfx1100, gfx942, gfx1201, gfx1151\n",
+            said,
+            "belfry: there is no chip \"gfx9000\": choose from gfx1100, gfx942, gfx1201, gfx1151, gfx950\n",
             "{arguments:?}"
         );
     }
     let listed = text(belfry(&["chips"]).stdout);
     let names: Vec<&str> = listed.lines().filter_map(|line| line.split_whitespace().next()).collect();
-    assert_eq!(names, ["gfx1100", "gfx942", "gfx1201", "gfx1151"], "{listed}");
+    assert_eq!(names, ["gfx1100", "gfx942", "gfx1201", "gfx1151", "gfx950"], "{listed}");
     for verb in ["run", "exec", "serve"] {
         assert!(
             text(belfry(&[verb, "--help"]).stdout)

@@ -14,11 +14,12 @@ use crate::rig::Rig;
 const TURNS: usize = 4096;
 
 /// The kernel that adds vectors, for each instruction set: the image, and where its descriptor is.
-static VECADD: [LazyLock<(Vec<u8>, u64)>; 4] = [
+static VECADD: [LazyLock<(Vec<u8>, u64)>; 5] = [
     LazyLock::new(|| vecadd(include_bytes!("../../../guest-runtime/kernels/vecadd.gfx1100.hsaco"))),
     LazyLock::new(|| vecadd(include_bytes!("../../../guest-runtime/kernels/vecadd.gfx1201.hsaco"))),
     LazyLock::new(|| vecadd(include_bytes!("../../../guest-runtime/kernels/vecadd.gfx942.hsaco"))),
     LazyLock::new(|| vecadd(include_bytes!("../../../guest-runtime/kernels/vecadd.gfx1151.hsaco"))),
+    LazyLock::new(|| vecadd(include_bytes!("../../../guest-runtime/kernels/vecadd.gfx950.hsaco"))),
 ];
 
 fn vecadd(file: &[u8]) -> (Vec<u8>, u64) {
@@ -47,6 +48,7 @@ impl<'a> Driver<'a> {
             Arch::Gfx1201 => 1,
             Arch::Gfx942 => 2,
             Arch::Gfx1151 => 3,
+            Arch::Gfx950 => 4,
             _ => 0,
         };
         let (image, descriptor) = &*VECADD[nth];

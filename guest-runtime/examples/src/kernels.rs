@@ -46,6 +46,7 @@ macro_rules! kernels {
                 ("gfx942", include_bytes!(concat!("../../kernels/", $file, ".gfx942.hsaco"))),
                 ("gfx1201", include_bytes!(concat!("../../kernels/", $file, ".gfx1201.hsaco"))),
                 ("gfx1151", include_bytes!(concat!("../../kernels/", $file, ".gfx1151.hsaco"))),
+                ("gfx950", include_bytes!(concat!("../../kernels/", $file, ".gfx950.hsaco"))),
             ],
         };
     )*
@@ -96,6 +97,9 @@ mod tests {
             }
         }
         let error = super::VECADD.object("gfx9000").unwrap_err().to_string();
-        assert_eq!(error, "vecadd.cl is compiled for gfx1100, gfx942, gfx1201, gfx1151, not for gfx9000");
+        assert_eq!(
+            error,
+            "vecadd.cl is compiled for gfx1100, gfx942, gfx1201, gfx1151, gfx950, not for gfx9000"
+        );
     }
 }

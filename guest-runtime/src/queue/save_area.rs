@@ -39,7 +39,7 @@ impl SaveArea {
             if gfx >= 100_100 { (cus * 32, 12) } else { ((cus * 40).min(engines * 512), 8) };
         let page = PAGE as u64;
         let ctl_stack = (waves * bytes_per_wave + HEADER_BYTES).next_multiple_of(page);
-        let data = cus * (vgpr_bytes(gfx) + SGPR_BYTES + LDS_BYTES + HWREG_BYTES);
+        let data = cus * (vgpr_bytes(gfx) + SGPR_BYTES + lds_bytes(gfx) + HWREG_BYTES);
         let (mut ctl_stack, mut save_restore) = (ctl_stack, ctl_stack + data.next_multiple_of(page));
         if agent.ctl_stack_size != 0 && agent.cwsr_size != 0 {
             (ctl_stack, save_restore) = (agent.ctl_stack_size.into(), agent.cwsr_size.into());
@@ -52,6 +52,11 @@ impl SaveArea {
             total: total as usize,
         }
     }
+}
+
+/// `kfd_get_lds_size_per_cu`.
+fn lds_bytes(gfx: u32) -> u64 {
+    if gfx == 90_500 { 160 << 10 } else { LDS_BYTES }
 }
 
 /// `kfd_get_vgpr_size_per_cu`.

@@ -43,6 +43,7 @@ fn registers(chip: &Model) -> Registers {
         "gfx1151" => navi(&[0x1285, 0x1885], 0xc1),
         "gfx1201" => navi(&[0x1284, 0x1884], 0x50),
         "gfx942" => Registers { others: &[0x263e, 0x260d], ..navi(&[0x1285], 0x46) },
+        "gfx950" => Registers { others: &[0x263e, 0x260d], ..navi(&[0x1285], 0x50) },
         other => panic!("{other} has no registers here"),
     }
 }

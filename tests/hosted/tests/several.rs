@@ -4,7 +4,7 @@ use std::io::{self, Cursor, Write};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 
-use belfry_device::chip::{MODELS, Model, gfx942, gfx1100, gfx1151, gfx1201};
+use belfry_device::chip::{MODELS, Model, gfx942, gfx950, gfx1100, gfx1151, gfx1201};
 use belfry_device::record::{Recorded, Recording};
 use belfry_device::{GpuConfig, Processors, Replay, Tier};
 use belfry_kfd_hosted::{HostedConfig, HostedMachine, Links};
@@ -13,8 +13,9 @@ use belfry_runtime_hosted::HostedTransport;
 
 static VECADD_GFX942: &[u8] = include_bytes!("../../../guest-runtime/kernels/vecadd.gfx942.hsaco");
 static VECADD_GFX1100: &[u8] = include_bytes!("../../../guest-runtime/kernels/vecadd.gfx1100.hsaco");
-static PEERS: [(&Model, &[u8]); 4] = [
+static PEERS: [(&Model, &[u8]); 5] = [
     (&gfx1100::MODEL, include_bytes!("../../../guest-runtime/kernels/peers.gfx1100.hsaco")),
+    (&gfx950::MODEL, include_bytes!("../../../guest-runtime/kernels/peers.gfx950.hsaco")),
     (&gfx1151::MODEL, include_bytes!("../../../guest-runtime/kernels/peers.gfx1151.hsaco")),
     (&gfx1201::MODEL, include_bytes!("../../../guest-runtime/kernels/peers.gfx1201.hsaco")),
     (&gfx942::MODEL, include_bytes!("../../../guest-runtime/kernels/peers.gfx942.hsaco")),

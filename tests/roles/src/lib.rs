@@ -41,6 +41,7 @@ const PROBES: &[(&str, &[u8])] = &[
     ("gfx942", include_bytes!("../../kernels/probe.gfx942.hsaco")),
     ("gfx1201", include_bytes!("../../kernels/probe.gfx1201.hsaco")),
     ("gfx1151", include_bytes!("../../kernels/probe.gfx1151.hsaco")),
+    ("gfx950", include_bytes!("../../kernels/probe.gfx950.hsaco")),
 ];
 
 /// The code object of `tests/kernels/probe.cl` for a GPU.

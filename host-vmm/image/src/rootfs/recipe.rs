@@ -17,17 +17,17 @@ const RECIPES: &[BuiltIn] = &[
     BuiltIn {
         name: "rocm-sid",
         text: include_str!("recipes/rocm-sid.toml"),
-        chips: &["gfx1100", "gfx942", "gfx1201"],
+        chips: &["gfx1100", "gfx942", "gfx1201", "gfx950"],
     },
     BuiltIn {
         name: "rocm-exp",
         text: include_str!("recipes/rocm-exp.toml"),
-        chips: &["gfx1100", "gfx942", "gfx1201", "gfx1151"],
+        chips: &["gfx1100", "gfx942", "gfx1201", "gfx1151", "gfx950"],
     },
     BuiltIn {
         name: "rccl",
         text: include_str!("recipes/rccl.toml"),
-        chips: &["gfx1100", "gfx942", "gfx1201", "gfx1151"],
+        chips: &["gfx1100", "gfx942", "gfx1201", "gfx1151", "gfx950"],
     },
     BuiltIn {
         name: "mesa",
@@ -267,14 +267,18 @@ mod tests {
     #[test]
     fn program_is_found_in_the_first_recipe_whose_rocm_knows_the_chip() {
         let found = |program, chip| Recipe::with_program(program, &[chip]).unwrap().map(|recipe| recipe.name);
-        for (chip, name) in
-            [("gfx1100", "rocm"), ("gfx942", "rocm"), ("gfx1201", "rocm-sid"), ("gfx1151", "rocm-exp")]
-        {
+        for (chip, name) in [
+            ("gfx1100", "rocm"),
+            ("gfx942", "rocm"),
+            ("gfx1201", "rocm-sid"),
+            ("gfx1151", "rocm-exp"),
+            ("gfx950", "rocm-sid"),
+        ] {
             for program in ["rocminfo", "hipcc", "clinfo"] {
                 assert_eq!(found(program, chip).as_deref(), Some(name), "{program} on {chip}");
             }
         }
-        for chip in ["gfx1100", "gfx942", "gfx1201", "gfx1151"] {
+        for chip in ["gfx1100", "gfx942", "gfx1201", "gfx1151", "gfx950"] {
             assert_eq!(found("rccl-UnitTests", chip).as_deref(), Some("rccl"), "a package's own program");
             let file = Recipe::with_file("usr/include/rccl/rccl.h", &[chip]).unwrap();
             assert_eq!(file.map(|recipe| recipe.name).as_deref(), Some("rccl"));
