@@ -108,9 +108,9 @@ CASE(error_invalid_grid) {
 
 CASE(error_too_much_lds) {
     Buffer<uint32_t> words(256);
-    with_local<<<1, 256, 65537>>>(words.data);
+    with_local<<<1, 256, GROUP_LDS + 1>>>(words.data);
     HIP_FAILS(hipGetLastError(), hipErrorInvalidValue);
-    with_local<<<1, 256, 65536>>>(words.data);
+    with_local<<<1, 256, GROUP_LDS>>>(words.data);
     FINISHED();
     EQUAL(words.read()[0], 255);
 }

@@ -20,6 +20,8 @@ static inline void expect_hip(const char* file, int line, const char* call, hipE
         expect_hip(__FILE__, __LINE__, #call, (call), error); \
         (void)hipGetLastError();                              \
     } while (0)
+// Most LDS of a workgroup: half of what a work group processor has, and all of what a compute unit of gfx950 has.
+#define GROUP_LDS (GPU_LDS > 131072 ? GPU_LDS : 65536)
 // What a launch with <<<>>> came to.
 #define LAUNCHED() HIP(hipGetLastError())
 // The same, and the end of the work.

@@ -230,8 +230,8 @@ CASE(module_occupancy) {
     hipFunction_t with_lds = module.function("with_lds"), narrow = module.function("narrow");
     HIP(hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(&alone, with_lds, 64, 0));
     HIP(hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(&crowded, with_lds, 64, 49152));
-    // 16 KiB of the kernel's own leave room for four times as many blocks as 64 KiB do.
-    CHECK(alone >= 4 && alone % 4 == 0 && alone <= 8, "%d blocks", alone);
+    // 16 KiB of the kernel's own leave room for four times as many blocks as 64 KiB do, and on gfx950 for two more.
+    CHECK(alone >= 4 && (alone % 4 == 0 || alone == 10) && alone <= 10, "%d blocks", alone);
     EQUAL(crowded, alone / 4);
     HIP(hipModuleOccupancyMaxPotentialBlockSize(&grid, &block, narrow, 0, 0));
     CHECK(block >= 32 && block <= 1024 && block % 32 == 0 && grid >= 1, "%d blocks of %d", grid, block);

@@ -214,7 +214,7 @@ CASE(occupancy) {
     HIP(hipOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, small_kernel, 256, 0));
     CHECK(blocks >= 1, "%d blocks", blocks);
     HIP(hipOccupancyMaxActiveBlocksPerMultiprocessor(&with_local, local_kernel, 256, 0));
-    CHECK(with_local >= 1 && with_local <= 4 && with_local < blocks, "%d blocks of 32 KiB of LDS, %d without", with_local,
+    CHECK(with_local >= 1 && with_local <= 5 && with_local < blocks, "%d blocks of 32 KiB of LDS, %d without", with_local,
           blocks);
     HIP(hipOccupancyMaxPotentialBlockSize(&grid, &block, small_kernel, 0, 0));
     CHECK(block >= 32 && block <= 1024 && grid >= 1, "%d blocks of %d", grid, block);
@@ -230,7 +230,7 @@ CASE(device_properties) {
     EQUAL(properties.major, GPU_MAJOR);
     EQUAL(properties.minor, GPU_MINOR);
     EQUAL(properties.maxThreadsPerBlock, 1024);
-    EQUAL(properties.sharedMemPerBlock, 65536);
+    EQUAL(properties.sharedMemPerBlock, GROUP_LDS);
     EQUAL(properties.warpSize, GPU_WAVE);
     CHECK(properties.multiProcessorCount > 0 && properties.totalGlobalMem >= 64 << 20, "%d CUs, %zu bytes",
           properties.multiProcessorCount, properties.totalGlobalMem);

@@ -5,7 +5,7 @@ using Words = std::vector<uint32_t>;
 
 __global__ void fetch(hipTextureObject_t texture, uint32_t* out, int width) {
     int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y;
-#ifndef __gfx942__  // A processor without image instructions, for which the function does not compile.
+#if !defined(__gfx942__) && !defined(__gfx950__)  // Processors without image instructions, for which the function does not compile.
     out[y * width + x] = tex2D<uint32_t>(texture, x, y);
 #endif
 }

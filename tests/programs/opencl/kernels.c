@@ -43,7 +43,8 @@ CASE(device_info) {
     CL(clGetDeviceInfo(device, CL_DEVICE_LOCAL_MEM_SIZE, sizeof local, &local, NULL));
     CL(clGetDeviceInfo(device, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof global, &global, NULL));
     EQUAL(type, CL_DEVICE_TYPE_GPU);
-    EQUAL(local, 65536);
+    // Half of what a work group processor has, and all of what a compute unit of gfx950 has.
+    EQUAL(local, GPU_LDS > 131072 ? GPU_LDS : 65536);
     CHECK(units > 0 && group >= 256 && global >= 64 << 20, "%u units, groups of %zu, %llu bytes", units, group,
           (unsigned long long)global);
 }

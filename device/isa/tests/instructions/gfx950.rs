@@ -1,4 +1,5 @@
-//! What CDNA4 has beyond CDNA3: tables of truth, rows that change places, matrices of small floats with scales, and a larger LDS.
+//! Operations that CDNA4 has beyond those of CDNA3: tables of truth, rows that change places, matrices of small floats with scales; and a
+//! larger LDS.
 
 use belfry_isa::exec::Stop;
 use belfry_isa::inst::{Arch, WaveSize};

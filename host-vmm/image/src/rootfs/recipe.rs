@@ -13,11 +13,11 @@ const COMMON: &str = include_str!("recipes/common.toml");
 /// Every recipe, the one that is preferred first.
 const RECIPES: &[BuiltIn] = &[
     BuiltIn { name: "rocm", text: include_str!("recipes/rocm.toml"), chips: &["gfx1100", "gfx942"] },
-    // ROCr 6.4.3 asks for less memory for the waves of a gfx1151 than Linux 6.12 wants, and gets no queue.
+    // ROCr 6.4.3 asks for less memory for the waves of a gfx1151 than Linux 6.12 wants, and gets no queue. HIP 6.4 refuses a gfx950.
     BuiltIn {
         name: "rocm-sid",
         text: include_str!("recipes/rocm-sid.toml"),
-        chips: &["gfx1100", "gfx942", "gfx1201", "gfx950"],
+        chips: &["gfx1100", "gfx942", "gfx1201"],
     },
     BuiltIn {
         name: "rocm-exp",
@@ -272,7 +272,7 @@ mod tests {
             ("gfx942", "rocm"),
             ("gfx1201", "rocm-sid"),
             ("gfx1151", "rocm-exp"),
-            ("gfx950", "rocm-sid"),
+            ("gfx950", "rocm-exp"),
         ] {
             for program in ["rocminfo", "hipcc", "clinfo"] {
                 assert_eq!(found(program, chip).as_deref(), Some(name), "{program} on {chip}");

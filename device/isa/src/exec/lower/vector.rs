@@ -296,7 +296,9 @@ impl Lowering {
                 Format::Bits
             };
             let mut source = self.operand(o, n, Width { bits: entry.bits[n], format, signed })?;
-            if (format == Format::Bits && !integers) || (n > 0 && integers && entry.bits[n] == 16) {
+            let is_random = matches!(o.op, Op::V_CVT_SR_BF16_F32 | Op::V_CVT_SR_F16_F32);
+            let is_number = n > 0 && integers && (entry.bits[n] == 16 || is_random);
+            if (format == Format::Bits && !integers) || is_number {
                 // Integers' `neg` and `abs` have no effect here, but on 32 bits of a float operation.
                 (source.neg, source.abs) = (false, false);
             }

@@ -25,6 +25,8 @@ pub(crate) use shape::{Shape, named};
 
 use core::cell::Cell;
 
+use zerocopy::FromZeros;
+
 use crate::exec::di::{Di, Flow, Handler, Kind};
 use crate::exec::vector::op::per_backend;
 use crate::lanes::{BackendKind, Lanes};
@@ -92,6 +94,7 @@ fn sum_lanes<L: Lanes>(w: &Wave, d: &Di, shape: &Shape, register: usize, sixteen
 
 /// Buffers that instructions calculate with, kept from one to the next because clearing them takes as long as a small
 /// matrix.
+#[derive(FromZeros)]
 struct Bench {
     a: Left,
     b: Right,
@@ -122,17 +125,11 @@ thread_local! {
 impl Bench {
     fn take() -> Box<Bench> {
         BENCH.take().unwrap_or_else(|| {
-            let results = [[Chunk([0; 16]); 4]; REGISTERS];
-            let powers = [[Chunk([0; 16]); GROUPS]; QUADS];
-            Box::new(Bench {
-                a: Left::ZERO,
-                b: Right::ZERO,
-                results,
-                terms: [Term::ZERO; TERMS],
-                powers,
-                lefts: [const { Kept::new(Left::ZERO) }; kept::PLACES],
-                rights: [const { Kept::new(Right::ZERO) }; kept::PLACES],
-            })
+            // Not by way of the stack, which is small for it.
+            match Bench::new_box_zeroed() {
+                Ok(bench) => bench,
+                Err(error) => panic!("no memory for matrices: {error:?}"),
+            }
         })
     }
 

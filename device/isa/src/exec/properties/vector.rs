@@ -61,7 +61,7 @@ pub(super) const ROWS: &[Row] = &[
     (Op::V_CVT_F16_F32, vector(cvt::entry).raises(Convert)),
     (Op::V_CVT_F16_I16, vector(cvt::entry).raises(FromSigned)),
     (Op::V_CVT_F16_U16, vector(cvt::entry).raises(FromUnsigned)),
-    (Op::V_CVT_F32_BF16, vector(cvt::entry)),
+    (Op::V_CVT_F32_BF16, vector(cvt::entry).integers()),
     (Op::V_CVT_F32_BF8, of(Special)),
     (Op::V_CVT_F32_F16, vector(cvt::entry).raises(Convert)),
     (Op::V_CVT_F32_F64, vector(cvt::entry).raises(Convert)),

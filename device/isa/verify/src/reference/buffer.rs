@@ -206,6 +206,20 @@ impl Access {
 
     /// Loads to LDS at `M0` plus the instruction's offset, one dword for each lane.
     fn load_lds(&self, state: &mut State, name: &str, offset: u32) -> Result<(), End> {
+        let words = transfer(name).map_or(1, |transfer| transfer.bytes as u32 / 4);
+        if words > 1 {
+            for n in 0..words {
+                let value = match self.address(u64::from(n) * 4, 4) {
+                    Some(va) => state.load_number(va, 4)? as u32,
+                    None => 0,
+                };
+                let at = (state.m0() & 0xffff) + offset + (self.lane * words + n) * 4;
+                if at as usize + 4 <= state.lds.len() {
+                    state.lds_store(at, &value.to_le_bytes())?;
+                }
+            }
+            return Ok(());
+        }
         let value = if name.ends_with("format_x") {
             self.components(state, self.descriptor.format)?[0]
         } else {

@@ -54,7 +54,12 @@ pub(super) fn run(l: &Lane<'_>) -> Option<Out> {
         }
         V_ASHR_PK_I8_I32 => bytes(-128, 127),
         V_ASHR_PK_U8_I32 => bytes(0, 255),
-        V_CVT_F32_BF16 => Some(Out::B32(u64::from(l.u16(0)) << 16)),
+        V_CVT_F32_BF16 => {
+            let mods = &l.vector.mods;
+            let magnitude = if mods.abs & 1 != 0 { l.u16(0) & 0x7fff } else { l.u16(0) };
+            let value = magnitude ^ u16::from(mods.neg & 1) << 15;
+            Some(l.out32(flushed::<F32>(u64::from(value) << 16, l.single().flush_out)))
+        }
         V_CVT_PK_BF16_F32 => Some(Out::B32(brain(source(0)) | brain(source(1)) << 16)),
         V_CVT_PK_F16_F32 => {
             let half = |n: usize| convert::<F32, F16>(source(n), Rules::IEEE, Rules::IEEE);

@@ -278,6 +278,7 @@ fn packed(l: &Lane<'_>) -> Option<u32> {
         V_PK_ADD_F16 => both(Kind::Add, 2),
         V_PK_MUL_F16 => both(Kind::Mul, 2),
         V_PK_FMA_F16 | V_PK_FMAC_F16 => both(Kind::Fma, 3),
+        V_PK_MINIMUM3_F16 | V_PK_MAXIMUM3_F16 => both(Kind::Min, 3),
         V_PK_MIN_F16 | V_PK_MAX_F16 | V_PK_MIN_NUM_F16 | V_PK_MAX_NUM_F16 | V_PK_MINIMUM_F16
         | V_PK_MAXIMUM_F16 => both(Kind::Min, 2),
         V_FMA_MIX_F32 | V_FMA_MIXLO_F16 | V_FMA_MIXHI_F16 => return mixed(l),

@@ -147,7 +147,8 @@ pub(crate) fn zeroes(inst: &Inst) -> bool {
     let selects_half =
         ["v_mad_u16", "v_mad_i16", "v_fma_f16", "v_mad_f16", "v_div_fixup_f16", "v_add_i16", "v_sub_i16"];
     let accumulates = ["v_mac_f16", "v_madak_f16", "v_madmk_f16"];
-    let of_three = ["v_min3_", "v_max3_", "v_med3_"];
+    let of_three =
+        ["v_min3_", "v_max3_", "v_med3_", "v_bitop3_b16", "v_ashr_pk_", "v_cvt_sr_bf16_", "v_cvt_sr_f16_"];
     !selects_half.contains(&name)
         && !accumulates.contains(&name)
         && !of_three.iter().any(|start| name.starts_with(start))

@@ -297,6 +297,10 @@ fn global_wave_sync(state: &State, inst: &Inst) -> Option<GwsRequest> {
 /// DS.
 pub(crate) fn ds(state: &mut State, inst: &Inst) -> Result<(), End> {
     let name = inst.op.mnemonic().strip_prefix("ds_").ok_or(End::Unknown)?;
+    // Loads that transpose are not there.
+    if name.contains("_tr_") {
+        return Err(End::Unknown);
+    }
     if let Some(asked) = global_wave_sync(state, inst) {
         return Err(End::Stop(format!("{:?}", Stop::GlobalWaveSync(asked))));
     }

@@ -164,6 +164,7 @@ fn cut(terms: &[(f64, i32)]) -> (Fixed, i32) {
 
 /// A group of products and C, in the rule of all formats with few digits.
 fn group(kinds: [&str; 2], pairs: &[(u64, u64)], c: u32, scale: i32) -> u32 {
+    let is_byte = !matches!(kinds[0], "f16" | "bf16" | "xf32");
     let mut terms = Vec::new();
     let mut infinite = Vec::new();
     for (a, b) in pairs {
@@ -175,7 +176,9 @@ fn group(kinds: [&str; 2], pairs: &[(u64, u64)], c: u32, scale: i32) -> u32 {
         if product.abs() >= 2f64.powi(128) {
             infinite.push(product > 0.0);
         }
-        terms.push((product, if product == 0.0 { -126 } else { a_exponent + b_exponent + scale }));
+        // A zero counts, unless the numbers are so small that it is less than any product.
+        let zero = if is_byte { -2000 } else { -126 };
+        terms.push((product, if product == 0.0 { zero } else { a_exponent + b_exponent + scale }));
     }
     let added = f32::from_bits(c);
     if added.is_nan() {
@@ -190,7 +193,6 @@ fn group(kinds: [&str; 2], pairs: &[(u64, u64)], c: u32, scale: i32) -> u32 {
         [true, ..] => return 0x7f80_0000,
         [false, ..] => return 0xff80_0000,
     }
-    let is_byte = !matches!(kinds[0], "f16" | "bf16" | "xf32");
     let (sum, largest) = if is_byte {
         let every = |first: usize| cut(&terms.iter().skip(first).step_by(2).copied().collect::<Vec<_>>());
         let ((even, even_largest), (odd, odd_largest)) = (every(0), every(1));

@@ -193,6 +193,7 @@ pub(crate) fn extreme_number<F: Format>(a: u64, b: u64, rules: Rules, maximum: b
 pub(crate) fn extreme_or_nan<F: Format>(a: u64, b: u64, rules: Rules, maximum: bool) -> u64 {
     let [x, y] = [a, b].map(|x| flushed::<F>(x, rules.flush_in));
     match [x, y].into_iter().find(|&x| is_nan::<F>(x)) {
+        Some(nan) if rules.signals => nan,
         Some(nan) => quiet::<F>(nan),
         None => extreme::<F>(a, b, rules, maximum),
     }

@@ -97,7 +97,8 @@ fn float16(l: &Lane<'_>, high: bool) -> Option<u16> {
         V_PK_MAXIMUM_F16 => extreme_or_nan::<F16>(f(0), f(1), r, true),
         _ => return None,
     };
-    let sources = if matches!(l.vector.op, V_PK_FMA_F16 | V_PK_FMAC_F16) { 3 } else { 2 };
+    let of_three = [V_PK_FMA_F16, V_PK_FMAC_F16, V_PK_MINIMUM3_F16, V_PK_MAXIMUM3_F16];
+    let sources = if of_three.contains(&l.vector.op) { 3 } else { 2 };
     let infinite = (0..sources).any(|n| f(n) & 0x7fff == 0x7c00);
     match l.out16(l.limited(value, infinite)) {
         Out::B16(value) => Some(value as u16),

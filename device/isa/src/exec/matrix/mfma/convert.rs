@@ -1,5 +1,7 @@
 //! Matrices as the vectors that products are made of.
 
+use zerocopy::FromZeros;
+
 use super::super::tile_integer::halves;
 use super::shape::{Element, source_lanes};
 use crate::exec::vector::float::single;
@@ -28,6 +30,7 @@ pub(super) const SIXTEEN: usize = 64;
 
 /// A block of A: elements of sixteen rows with the same k in each vector, in the order of k; the next rows are
 /// [`SIXTEEN`] vectors further on.
+#[derive(FromZeros)]
 pub(super) struct Left {
     /// Singles, integers, or pairs of integers.
     pub(super) value: [Chunk; VECTORS],
@@ -37,20 +40,12 @@ pub(super) struct Left {
 }
 
 /// A block of B, as that of A: elements of sixteen columns in each vector.
+#[derive(FromZeros)]
 pub(super) struct Right {
     /// Singles that are smaller by 2^-39 unless they have no powers, integers, or pairs of integers.
     pub(super) value: [Chunk; VECTORS],
     /// As of A, in all bytes of each element's word.
     pub(super) power: [Chunk; VECTORS],
-}
-
-impl Left {
-    pub(super) const ZERO: Left = Left { value: [Chunk([0; 16]); VECTORS], power: [[0; 4]; VECTORS] };
-}
-
-impl Right {
-    pub(super) const ZERO: Right =
-        Right { value: [Chunk([0; 16]); VECTORS], power: [Chunk([0; 16]); VECTORS] };
 }
 
 /// Matrix that is filled with a block.

@@ -5,10 +5,12 @@
 //! and compared, which takes a fifteenth of the time of converting it. So it does not matter which instruction wrote
 //! them.
 
+use zerocopy::FromZeros;
+
 use super::convert::{self, Left, Matrix, Range, Right, SIXTEEN};
 use super::shape::Element;
 use crate::lanes::Lanes;
-use crate::wave::{Row, Wave, ZERO_ROW};
+use crate::wave::{Row, Wave};
 
 /// Rows of registers of A or B: two registers of 64 lanes.
 pub(super) const ROWS: usize = 4;
@@ -21,6 +23,7 @@ const fn form(is_brain: bool, sixteens: usize) -> u8 {
 }
 
 /// A matrix, and the rows that it was made of.
+#[derive(FromZeros)]
 pub(super) struct Kept<M> {
     raw: [Row; ROWS],
     /// [`form`], or 0 while there is none.
@@ -56,10 +59,6 @@ impl Side for Right {
 }
 
 impl<M: Side> Kept<M> {
-    pub(super) const fn new(matrix: M) -> Self {
-        Kept { raw: [ZERO_ROW; ROWS], form: 0, has_powers: false, matrix }
-    }
-
     /// Reads A or B; `None` if there are elements without powers.
     #[inline(always)]
     pub(super) fn read<L: Lanes, const BRAIN: bool, const SIXTEENS: usize>(

@@ -10,6 +10,8 @@
     reason = "iterators would put lane operations into closures without the backend"
 )]
 
+use zerocopy::FromZeros;
+
 use super::convert::{EMPTIES, EMPTY, Left, POWERS, Right, SIXTEEN, VECTORS};
 use super::group::rows_at_once;
 use crate::exec::vector::float::single;
@@ -368,15 +370,11 @@ pub(super) fn quad<L: Lanes, const RULE: u8>(a: &Left, b: &Right, at: Quad, c: [
 }
 
 /// An element of A for sixteen columns, and which elements of B it is multiplied with.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, FromZeros)]
 pub(super) struct Term {
     pub(super) value: Chunk,
     pub(super) power: Chunk,
     pub(super) column: usize,
-}
-
-impl Term {
-    pub(super) const ZERO: Term = Term { value: Chunk([0; 16]), power: Chunk([0; 16]), column: 0 };
 }
 
 /// Sixteen elements of a row of D, from those of C.
