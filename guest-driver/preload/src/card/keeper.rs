@@ -1,7 +1,7 @@
 //! The thread that keeps a process's slot.
 //!
 //! The slot's word is a robust futex of the thread (`get_robust_list(2)`): the kernel marks it when the thread ends, which it does with the
-//! process, in whatever way that ends. So other processes see the end of one whose identity they cannot look up, as it is in another
+//! process, however that ends. So other processes see the end of one whose identity they cannot look up, as it is in another
 //! container. The list that leads the kernel to the word is in this process's own memory; others can write to the word alone.
 #![expect(unsafe_code, reason = "tells the kernel of a list")]
 
