@@ -26,6 +26,7 @@ mod order;
 mod permuted;
 mod rare;
 mod resume;
+mod samples;
 mod series;
 mod shared;
 mod succession;
