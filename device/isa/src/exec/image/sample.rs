@@ -39,11 +39,15 @@ struct Part {
 /// Texels that take part in a sample of one lane: mostly two along each axis, on two levels.
 type Parts = SmallVec<[Part; 16]>;
 
-/// The sampler of an instruction.
+/// The sampler of an instruction. Border colours are those of a table only where the wave has one.
 fn sampler(w: &Wave, d: &Di) -> Result<Sampler, NotModelled> {
     let word = |n: usize| w.s[(d.src[2].value as usize + n) & 255];
     let images = if d.dst2 & field::NEW != 0 { Images::Gfx12 } else { Images::Gfx11 };
-    Sampler::new(images, [word(0), word(1), word(2), word(3)])
+    let sampler = Sampler::new(images, [word(0), word(1), word(2), word(3)])?;
+    match (sampler.border, w.border_colors) {
+        (OF_TABLE, 0) => Err(NotModelled("type of border color", OF_TABLE)),
+        _ => Ok(sampler),
+    }
 }
 
 /// Level and place of a lane.

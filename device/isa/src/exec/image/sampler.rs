@@ -94,9 +94,10 @@ impl Along {
         if place.is_nan() { 0.0 } else { place.clamp(-FAR, FAR) }
     }
 
-    /// The nearest texel, which may be outside.
+    /// The nearest texel, which may be outside. ROCm's functions for textures without a filter name the edge of a texel, by a
+    /// product with an approximate reciprocal: a place that is a little before an edge counts as behind it.
     pub(crate) fn nearest(self) -> i64 {
-        self.texel().floor() as i64
+        ((self.texel() * STEPS as f64 + 0.5).floor() as i64).div_euclid(STEPS)
     }
 
     /// The first of the two texels around the place, which may be outside, and the part of 256 of the second one.
@@ -305,6 +306,20 @@ mod tests {
         assert_eq!(sampler([0, 0, 1 << 20, 0]).levels(0.0, 1), Levels { first: 0, part: 0, blends: true });
         assert_eq!(sampler(words(2)).limited(0.0, 2.5), 2.5, "the larger of two least levels");
         assert_eq!(sampler(words(2)).limited(0.0, 9.0), 9.0, "the least level is more than the most");
+    }
+
+    #[test]
+    fn places_a_little_before_an_edge_are_behind_it() {
+        for size in 1..300_u32 {
+            for texel in 0..size {
+                // As ROCm's device library has it.
+                let at = (texel as f32 * (1.0 / size as f32)).next_down();
+                let along = Along { at: at.into(), offset: 0, size, normal: true };
+                assert_eq!(along.nearest(), i64::from(texel), "of {size}");
+            }
+        }
+        let at = |at: f64| Along { at, offset: 0, size: 8, normal: false }.nearest();
+        assert_eq!([2.99, 2.999, -0.01, -0.001].map(at), [2, 3, -1, 0]);
     }
 
     #[test]
