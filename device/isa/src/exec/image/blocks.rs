@@ -31,15 +31,15 @@ pub(crate) enum Colors {
 impl Block {
     /// The format with a number of `IMG_FMT`; `None` for another one.
     pub(crate) fn of(number: u32) -> Option<Self> {
-        let odd = number % 2 == 0;
+        let even = number.is_multiple_of(2);
         Some(match number {
-            109 | 110 => Self::Colors { kind: Colors::One, srgb: odd },
-            111 | 112 => Self::Colors { kind: Colors::Two, srgb: odd },
-            113 | 114 => Self::Colors { kind: Colors::Three, srgb: odd },
-            115 | 116 => Self::Channels { count: 1, signed: odd },
-            117 | 118 => Self::Channels { count: 2, signed: odd },
-            119 | 120 => Self::Halves { signed: odd },
-            121 | 122 => Self::Colors { kind: Colors::Seven, srgb: odd },
+            109 | 110 => Self::Colors { kind: Colors::One, srgb: even },
+            111 | 112 => Self::Colors { kind: Colors::Two, srgb: even },
+            113 | 114 => Self::Colors { kind: Colors::Three, srgb: even },
+            115 | 116 => Self::Channels { count: 1, signed: even },
+            117 | 118 => Self::Channels { count: 2, signed: even },
+            119 | 120 => Self::Halves { signed: even },
+            121 | 122 => Self::Colors { kind: Colors::Seven, srgb: even },
             _ => return None,
         })
     }
@@ -91,8 +91,8 @@ impl Block {
                 floats([both[0], both[1], 0.0, 1.0])
             }
             Self::Halves { signed } => {
-                let [x, y, z] = bptc::halves(block, texel, signed)
-                    .map(|half| crate::exec::vector::float::half::to_single(half));
+                let [x, y, z] =
+                    bptc::halves(block, texel, signed).map(crate::exec::vector::float::half::to_single);
                 [x, y, z, ONE]
             }
         }

@@ -83,8 +83,8 @@ fn halves_have_signs_and_modes_that_do_not_exist_are_black() {
     // Unsigned: a half of all, in 16 bits 0x8020, times 31/64; a signed number at its least and at its most.
     let [x, y, z, w] = texel(119, block);
     assert_eq!((x, w), (half((0x8020 * 31 / 64) as u16), 1.0));
-    assert_eq!(y, half((((0x1ff << 16) + 0x8000 >> 10) * 31 / 64) as u16));
-    assert_eq!(z, half((((1 << 16) + 0x8000 >> 10) * 31 / 64) as u16));
+    assert_eq!(y, half(((((0x1ff << 16) + 0x8000) >> 10) * 31 / 64) as u16));
+    assert_eq!(z, half(((((1 << 16) + 0x8000) >> 10) * 31 / 64) as u16));
     let [x, y, ..] = texel(120, block);
     assert_eq!((x, y), (-half(0x7bff), half(0x7bff)));
     for mode in [19, 23, 27, 31] {
