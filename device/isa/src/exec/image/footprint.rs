@@ -7,7 +7,7 @@ pub(crate) struct Footprint {
     pub(crate) level: f64,
     /// Places, at equal distances around the middle.
     pub(crate) places: u32,
-    /// Which of the two distances they are along.
+    /// Number of the distance that they are along.
     pub(crate) longer: usize,
 }
 

@@ -29,7 +29,7 @@ const OUTSIDE: [Outside; 8] = {
     [Wrap, Mirror, Edge, MirrorOnceEdge, HalfBorder, MirrorOnceHalfBorder, Border, MirrorOnceBorder]
 };
 
-/// Which texels of a sample count, `FILTER_MODE`: shares of all, or the least or the largest of those that have a share.
+/// Texels of a sample that count, `FILTER_MODE`: shares of all, or the least or the largest of those that have a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reduction {
     Blend,
