@@ -72,6 +72,8 @@ pub struct WaveInit<'a> {
     pub doorbell: u32,
     /// The wave is one of several of its workgroup (`STATUS.IN_TG`).
     pub in_workgroup: bool,
+    /// Address of the table of border colours of images (`TA_CS_BC_BASE_ADDR`).
+    pub border_colors: u64,
 }
 
 impl Default for WaveInit<'_> {
@@ -97,6 +99,7 @@ impl Default for WaveInit<'_> {
             trap: None,
             doorbell: 0,
             in_workgroup: false,
+            border_colors: 0,
         }
     }
 }
@@ -145,6 +148,7 @@ pub struct Wave {
     pub(crate) scratch_size: u32,
     pub(crate) hw_id: [u32; 2],
     pub(crate) doorbell: u32,
+    pub(crate) border_colors: u64,
     /// EXEC while an instruction runs with fewer lanes (DPP).
     pub(crate) saved_exec: [u32; 2],
     /// Lanes that write registers shared by the halves.
@@ -192,6 +196,7 @@ impl Wave {
             watched: false,
             handler: TrapHandler::default(),
             doorbell: 0,
+            border_colors: 0,
             saved_exec: [0; 2],
             writing: 0,
             done: 0,
@@ -254,6 +259,7 @@ impl Wave {
         self.hw_id = [init.hw_id1, init.hw_id2];
         self.handler = init.trap.unwrap_or_default();
         self.doorbell = init.doorbell;
+        self.border_colors = init.border_colors;
         (self.trapsts, self.raised) = (0, 0);
         self.watched = init.mode & EXCP_EN != 0;
         self.status = status::VALID;

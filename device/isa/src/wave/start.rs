@@ -185,6 +185,7 @@ impl Wave {
             scratch_size,
             hw_id: _,
             doorbell,
+            border_colors,
             saved_exec: _,
             writing: _,
             done: _,
@@ -200,6 +201,7 @@ impl Wave {
         (self.vgpr_count, self.registers, self.vgpr_block) = (*vgpr_count, *registers, *vgpr_block);
         (self.accumulators_from, self.watched) = (*accumulators_from, *watched);
         (self.scratch_size, self.doorbell, self.handler) = (*scratch_size, *doorbell, *handler);
+        self.border_colors = *border_colors;
         // As `launch` leaves them.
         (self.instructions, self.raised, self.trapsts, self.done, self.lds_order) = (0, 0, 0, 0, 0);
         (self.stops_at_return, self.looked, self.stepped) = (false, false, false);

@@ -312,7 +312,7 @@ fn null_descriptors_are_empty_and_unknown_ones_are_refused_by_name() {
         assert_eq!((stop, wave.vgpr(4, 0), wave.vgpr(7, 31)), (Stop::EndProgram, 0, 0), "{arch:?}");
         let refused = [
             (Image { mode: 31, ..good }, "swizzle mode", 31),
-            (Image { format: 109, ..good }, "format", 109),
+            (Image { format: 108, ..good }, "format", 108),
             (Image { kind: 15, ..good }, "type", 15),
         ];
         for (image, what, value) in refused {

@@ -53,9 +53,8 @@ from LDS that transpose (`ds_read_b64_tr_*`, `ds_read_b96_tr_b6`)."
         Arch::Gfx1100 => {
             "\
 Exports (EXP), parameter interpolation (VINTERP, LDSDIR), and what of DS belongs to ray tracing, ordered append and streamout
-are not there on purpose: compute programs have no use for them. Of images (MIMG) there are loads, stores and atomics, sizes, and
-samples and gathers of level 0 or of a level that the instruction names; the others stop their wave by name. `v_swap_b16` is
-absent."
+are not there on purpose: compute programs have no use for them. Of images (MIMG) those with several samples in a texel
+and the intersections of rays are absent and stop their wave by name. `v_swap_b16` is absent."
         }
         Arch::Gfx1151 => {
             "\
@@ -113,10 +112,15 @@ fn compared(report: &Report, name: &str) -> String {
 }
 
 /// Beginnings of operations, some of whose results are choices of the engine.
-const CHOICES: [&str; 33] = [
-    "image_sample_l",
-    "image_gather4_l",
+const CHOICES: [&str; 38] = [
+    "image_sample",
+    "image_gather4",
+    "image_get_lod",
     "image_get_resinfo",
+    "image_load_pck",
+    "image_load_mip_pck",
+    "image_store_pck",
+    "image_store_mip_pck",
     "v_sqrt_",
     "v_exp_",
     "v_log_",

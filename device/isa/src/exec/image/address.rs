@@ -35,9 +35,14 @@ pub(crate) struct Level {
     origin: [u32; 2],
 }
 
-/// Size of a level, in one dimension.
+/// Texels of a level that are shown, in one dimension.
 pub(crate) fn minified(size: u32, level: u32) -> u32 {
     size.checked_shr(level).unwrap_or(0).max(1)
+}
+
+/// Elements of a level in memory, in one dimension (`ShiftCeil` in addrlib).
+fn in_memory(size: u32, level: u32) -> u32 {
+    u32::try_from(u64::from(size).div_ceil(1 << level.min(32))).unwrap_or(size)
 }
 
 impl Surface {
@@ -50,7 +55,7 @@ impl Surface {
     }
 
     fn linear(&self, level: u32, row: u64, slice: u64) -> Level {
-        let size = |of: u32| self.size.map(|size| u64::from(minified(size, of)));
+        let size = |of: u32| self.size.map(|size| u64::from(in_memory(size, of)));
         let rows = |of: u32| match self.pitch {
             Some(pitch) => u64::from(pitch) * self.bytes,
             None => (size(of)[0] * self.bytes).next_multiple_of(row),
@@ -66,9 +71,9 @@ impl Surface {
 
     fn blocks(&self, level: u32, pattern: &Pattern) -> Level {
         let [width, height, _] = pattern.extent;
-        let across = |of: u32| u64::from(minified(self.size[0], of).div_ceil(1 << width));
+        let across = |of: u32| u64::from(in_memory(self.size[0], of).div_ceil(1 << width));
         let bytes = |of: u32| {
-            (across(of) * u64::from(minified(self.size[1], of).div_ceil(1 << height))) << pattern.log2
+            (across(of) * u64::from(in_memory(self.size[1], of).div_ceil(1 << height))) << pattern.log2
         };
         let first = self.first_together(pattern);
         let together = if first < self.levels { 1u64 << pattern.log2 } else { 0 };
@@ -96,8 +101,8 @@ impl Surface {
             _ => {}
         }
         let fits = |level: &u32| {
-            minified(self.size[0], *level) <= width
-                && minified(self.size[1], *level) <= height
+            in_memory(self.size[0], *level) <= width
+                && in_memory(self.size[1], *level) <= height
                 && self.levels - level <= most
         };
         (0..self.levels).find(fits).unwrap_or(self.levels)
@@ -177,6 +182,16 @@ mod tests {
         assert_eq!(before, [256 * 4 + 256 * 2 + 256, 256 * 2 + 256, 256, 0]);
         assert_eq!([1, 3].map(|level| image.level(level).row), [128, 128]);
         assert_eq!(image.level(2).slice, 256 * 15);
+    }
+
+    #[test]
+    fn levels_of_odd_sizes_have_room_for_the_rest() {
+        // 20 by 9: 10 by 5, 5 by 3, 3 by 2.
+        let image = surface(Images::Gfx12, 1, 0, [20, 9], 4);
+        let blocks = |level| image.level(level).row;
+        assert_eq!([0, 1, 2, 3].map(blocks), [2, 1, 1, 1]);
+        let image = surface(Images::Gfx11, 0, 4, [33, 3], 2);
+        assert_eq!(image.level(1).row, 512, "17 elements, not 16");
     }
 
     #[test]

@@ -27,6 +27,18 @@ impl Kind {
     }
 }
 
+/// Orders of border colours, `BC_SWIZZLE`: XYZW, XWYZ, WZYX, WXYZ, ZYXW, YXWZ.
+const BORDER_ORDERS: [[usize; 4]; 8] = [
+    [0, 1, 2, 3],
+    [0, 3, 1, 2],
+    [3, 2, 1, 0],
+    [3, 0, 1, 2],
+    [2, 1, 0, 3],
+    [1, 0, 3, 2],
+    [0, 1, 2, 3],
+    [0, 1, 2, 3],
+];
+
 /// Part of a descriptor that is not modelled: its name and its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotModelled(pub(crate) &'static str, pub(crate) u32);
@@ -38,18 +50,31 @@ pub(crate) struct Image {
     /// Bits of each offset in a block that are turned over: drivers spread their images over the banks so.
     turned: u64,
     surface: Surface,
+    /// Texels of the largest level.
+    size: [u32; 2],
     /// Number of the format, and what it means.
     pub(crate) number: u32,
     pub(crate) format: ImageFormat,
     /// `DST_SEL_X..W`.
     pub(crate) select: [u32; 4],
+    /// `BC_SWIZZLE`: the order in which memory would have the components of border colours.
+    border_order: [usize; 4],
     is_volume: bool,
     /// First and last level that it shows.
     levels: [u32; 2],
+    /// The least level of samples, counted from the first that it shows.
+    pub(crate) least: f64,
     /// First slice that it shows, and how many there are.
     slices: [u32; 2],
     /// The number of slices is that of the largest level, and the others have fewer.
     is_deep: bool,
+}
+
+/// Place of a texel: the address of its element, and its number in it if that has several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Texel {
+    pub(crate) va: u64,
+    pub(crate) inside: u32,
 }
 
 /// Level of an image as instructions see it.
@@ -110,8 +135,11 @@ impl Image {
             kind if kind.is_array() || kind == Kind::THREE => [begin, (depth + 1).saturating_sub(begin)],
             _ => [begin, 1],
         };
+        let size = [width + 1, height + 1];
+        let least =
+            if new { field(5, 31, 26) | field(6, 6, 0) << 6 } else { field(5, 31, 27) | field(6, 6, 0) << 5 };
         let is_flat = matches!(kind, Kind::ONE | Kind::TWO) && levels == 1;
-        let pitch = Some((depth | more) + 1).filter(|pitch| is_flat && *pitch > width);
+        let pitch = Some((depth | more) + 1).filter(|pitch| is_flat && *pitch > width / format.across());
         let whole = (u64::from(words[0]) | u64::from(field(1, 7, 0)) << 32) << 8;
         let turned = match layout {
             Layout::Linear { .. } => 0,
@@ -120,12 +148,21 @@ impl Image {
         Ok(Some(Self {
             base: whole - turned,
             turned,
-            surface: Surface { layout, bytes, size: [width + 1, height + 1], levels, pitch },
+            surface: Surface {
+                layout,
+                bytes,
+                size: size.map(|size| size.div_ceil(format.across())),
+                levels,
+                pitch,
+            },
+            size,
             number,
             format,
             select: [0, 3, 6, 9].map(|low| field(3, low + 2, low)),
+            border_order: BORDER_ORDERS[field(3, 27, 25) as usize & 7],
             is_volume: kind == Kind::THREE,
             levels: [first, last],
+            least: f64::from(least) / 256.0 - f64::from(first),
             slices,
             is_deep,
         }))
@@ -136,7 +173,7 @@ impl Image {
         let [first, last] = self.levels;
         let level =
             first.checked_add(number).filter(|level| *level <= last && *level < self.surface.levels)?;
-        let [width, height] = self.surface.size.map(|size| minified(size, level));
+        let [width, height] = self.size.map(|size| minified(size, level));
         let slices = if self.is_deep { minified(self.slices[1], level) } else { self.slices[1] };
         Some(Shown { level: self.surface.level(level), size: [width, height, slices] })
     }
@@ -163,29 +200,36 @@ impl Image {
 
     /// Returns the components that registers get of a texel. Of a format with one component all names mean it, as a gfx1200 was
     /// seen to do (`device/isa/verify/data/cards`).
-    pub(crate) fn components(&self, texel: u128) -> [u32; 4] {
-        let memory = self.format.unpack(texel);
-        self.selected(if self.format.components() == 1 { [memory[0]; 4] } else { memory })
+    pub(crate) fn components(&self, texel: [u32; 4]) -> [u32; 4] {
+        self.selected(if self.format.components() == 1 { [texel[0]; 4] } else { texel })
     }
 
-    /// Returns what registers get of the border, by `BORDER_COLOR_TYPE`: nothing, black or white.
+    /// Returns the border's components as memory has them, by `BORDER_COLOR_TYPE`: nothing, black or white.
     pub(crate) fn border(&self, kind: u32) -> [u32; 4] {
         let one = self.format.one();
-        self.selected(match kind {
+        self.ordered(match kind {
             1 => [0, 0, 0, one],
             2 => [one; 4],
             _ => [0; 4],
         })
     }
 
-    /// Returns the address of a texel; `None` for one outside of the level.
-    pub(crate) fn address(&self, shown: &Shown, place: [u32; 3]) -> Option<u64> {
+    /// Returns a border's colour as memory would have it.
+    pub(crate) fn ordered(&self, color: [u32; 4]) -> [u32; 4] {
+        self.border_order.map(|component| color[component & 3])
+    }
+
+    /// Returns the place of a texel in memory; `None` for one outside of the level.
+    pub(crate) fn texel(&self, shown: &Shown, place: [u32; 3]) -> Option<Texel> {
         if place.iter().zip(shown.size).any(|(at, size)| *at >= size) {
             return None;
         }
         let [x, y, slice] = place;
-        let offset = self.surface.offset(&shown.level, [x, y, self.slices[0] + slice]);
-        Some(self.base.wrapping_add(offset ^ self.turned))
+        let across = self.format.across();
+        let inside = y % across * across + x % across;
+        let element = [x / across, y / across, self.slices[0] + slice];
+        let offset = self.surface.offset(&shown.level, element);
+        Some(Texel { va: self.base.wrapping_add(offset ^ self.turned), inside })
     }
 }
 
@@ -225,9 +269,12 @@ pub(crate) mod tests {
             let shown = image.level(0).unwrap();
             assert_eq!((shown.size, image.level_count()), ([100, 30, 1], 1));
             assert!(image.level(1).is_none());
-            assert_eq!(image.address(&shown, [99, 29, 0]), Some(0x1234_5600 + 29 * 512 + 99 * 4));
+            assert_eq!(
+                image.texel(&shown, [99, 29, 0]).map(|texel| texel.va),
+                Some(0x1234_5600 + 29 * 512 + 99 * 4)
+            );
             for outside in [[100, 0, 0], [0, 30, 0], [0, 0, 1], [u32::MAX; 3]] {
-                assert_eq!(image.address(&shown, outside), None, "{outside:?}");
+                assert_eq!(image.texel(&shown, outside), None, "{outside:?}");
             }
             let with = |word: usize, bits: u32| {
                 let mut words = good;
@@ -248,7 +295,9 @@ pub(crate) mod tests {
         words[3] = words[3] & 0x0fff_ffff | 13 << 28;
         let slices = |words: [u32; 8], level: u32| {
             let image = Image::new(Images::Gfx12, words).unwrap().unwrap();
-            image.level(level).map(|shown| (shown.size[2], image.address(&shown, [0, 0, 1])))
+            image
+                .level(level)
+                .map(|shown| (shown.size[2], image.texel(&shown, [0, 0, 1]).map(|texel| texel.va)))
         };
         // Rows of 128 bytes, slices as if of 256.
         assert_eq!(slices(words, 0), Some((6, Some(5 * 8 * 256))));

@@ -2,6 +2,7 @@
 //!
 //! Numbers: `IMG_FMT` of gfx11 and gfx12 (Mesa `gfx11-rsrc.json`, `gfx12-rsrc.json`), which are the same up to 72.
 
+use super::blocks::Block;
 use crate::exec::memory::buffer_format::BufferFormat;
 
 /// A format.
@@ -13,6 +14,8 @@ pub(crate) enum ImageFormat {
     Srgb(BufferFormat),
     /// Three numbers of nine bits with an exponent (`5_9_9_9_FLOAT`).
     SharedExponent,
+    /// Blocks of texels (BC1 to BC7).
+    Block(Block),
 }
 
 /// The constant 1 as a float.
@@ -32,15 +35,17 @@ impl ImageFormat {
             70 => Self::Plain(normal(&[1, 5, 5, 5])),
             71 => Self::Plain(normal(&[4, 4, 4, 4])),
             72 => Self::Plain(normal(&[4, 4])),
+            109..=122 => Self::Block(Block::of(number)?),
             number => Self::Plain(BufferFormat::of(number)?),
         })
     }
 
-    /// Bytes of a texel.
+    /// Bytes of a texel, or of an element of several.
     pub(crate) fn bytes(self) -> u64 {
         match self {
             Self::Plain(format) | Self::Srgb(format) => format.bytes(),
             Self::SharedExponent => 4,
+            Self::Block(block) => block.bytes(),
         }
     }
 
@@ -49,6 +54,7 @@ impl ImageFormat {
         match self {
             Self::Plain(format) | Self::Srgb(format) => format.components(),
             Self::SharedExponent => 3,
+            Self::Block(block) => block.components(),
         }
     }
 
@@ -62,17 +68,32 @@ impl ImageFormat {
         if self.one() == ONE { (number as f32).to_bits() } else { number as u32 }
     }
 
+    /// Returns true if numbers are from 0 to 1.
+    pub(crate) fn is_normal(self) -> bool {
+        matches!(self, Self::Plain(format) if format.is_normal())
+    }
+
     /// Returns the bits of the constant 1.
     pub(crate) fn one(self) -> u32 {
         match self {
             Self::Plain(format) => format.one(),
-            Self::Srgb(_) | Self::SharedExponent => ONE,
+            Self::Srgb(_) | Self::SharedExponent | Self::Block(_) => ONE,
         }
     }
 
-    /// The four components of a texel; those it does not have are 0, the fourth 1.
-    pub(crate) fn unpack(self, texel: u128) -> [u32; 4] {
+    /// Texels of an element along x and y.
+    pub(crate) fn across(self) -> u32 {
         match self {
+            Self::Block(_) => 4,
+            _ => 1,
+        }
+    }
+
+    /// The four components of a texel, the one with this number of an element that has several; those it does not have are 0,
+    /// the fourth 1.
+    pub(crate) fn unpack(self, texel: u128, inside: u32) -> [u32; 4] {
+        match self {
+            Self::Block(block) => block.texel(texel, inside),
             Self::Plain(format) => format.unpack(texel),
             Self::Srgb(format) => {
                 let [x, y, z, w] = format.unpack(texel);
@@ -96,7 +117,7 @@ impl ImageFormat {
     pub(crate) fn pack(self, components: [u32; 4]) -> Option<u128> {
         match self {
             Self::Plain(format) => Some(format.pack(components)),
-            Self::Srgb(_) | Self::SharedExponent => None,
+            Self::Srgb(_) | Self::SharedExponent | Self::Block(_) => None,
         }
     }
 
@@ -113,13 +134,13 @@ impl ImageFormat {
     fn in_registers(self) -> BufferFormat {
         match self {
             Self::Plain(format) | Self::Srgb(format) => format,
-            Self::SharedExponent => BufferFormat::normal(&[8]),
+            Self::SharedExponent | Self::Block(_) => BufferFormat::normal(&[8]),
         }
     }
 }
 
 /// The light of a number of sRGB (IEC 61966-2-1).
-fn linear(value: f64) -> f32 {
+pub(super) fn linear(value: f64) -> f32 {
     (if value <= 0.040_45 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }) as f32
 }
 
@@ -128,7 +149,7 @@ mod tests {
     use super::*;
 
     fn floats(number: u32, texel: u128) -> [f32; 4] {
-        ImageFormat::of(number).expect("a format").unpack(texel).map(f32::from_bits)
+        ImageFormat::of(number).expect("a format").unpack(texel, 0).map(f32::from_bits)
     }
 
     #[test]
@@ -144,13 +165,14 @@ mod tests {
         let [x, y, z, w] = floats(66, 0x80ff_0a00);
         assert_eq!((x, z, w), (0.0, 1.0, 128.0 / 255.0));
         assert!((y - 10.0 / 255.0 / 12.92).abs() < 1e-8, "{y}");
-        assert!(ImageFormat::of(0).is_none() && ImageFormat::of(109).is_none());
+        assert!(ImageFormat::of(0).is_none() && ImageFormat::of(108).is_none());
     }
 
     #[test]
     fn what_nothing_stores_in_is_not_packed() {
         assert_eq!(ImageFormat::of(67).unwrap().pack([0; 4]), None);
         assert_eq!(ImageFormat::of(64).unwrap().pack([0; 4]), None);
+        assert_eq!(ImageFormat::of(109).unwrap().pack([0; 4]), None);
         assert_eq!(ImageFormat::of(68).unwrap().pack([ONE; 4]), Some(0xffff));
     }
 }

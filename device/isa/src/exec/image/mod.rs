@@ -5,13 +5,18 @@
 //! image and of the sampler, `imm` the numbers of VADDR1 to VADDR4, `dst2` the bits of [`field`].
 
 mod address;
+mod blocks;
+mod cube;
 mod descriptor;
+mod footprint;
+pub(crate) mod form;
 mod format;
 mod layout;
 mod sample;
 mod sampler;
 
-use descriptor::{Image, NotModelled, Shown};
+use descriptor::{Image, NotModelled, Shown, Texel};
+use form::Form;
 use format::ImageFormat;
 
 use super::di::{Di, Flow, Handler, Machine, flag};
@@ -31,15 +36,17 @@ pub(crate) enum Operation {
     Absent,
     /// A load or a store, of a level that the instruction names, or of the first one.
     Moves { names_level: bool },
+    /// The same of the bits in memory as they are, with or without the sign of those that fill no register.
+    MovesBits { names_level: bool, signed: bool },
     /// A function of a texel of 32 bits, or of 64.
     Atomic(Function),
     /// Size of a level, and the number of levels.
     Size,
-    /// A sample of a level that the instruction names, or of level 0; or a component of the four texels there.
-    Sample { names_level: bool, gathers: bool },
+    /// A sample.
+    Sample(Form),
 }
 
-/// Bits of [`Di::dst2`] of an image instruction; the low twelve are those of [`Inst::imm`](crate::inst::Inst::imm).
+/// Bits of [`Di::dst2`] of an image instruction, beside those of [`Form`]; the low twelve are those of [`Inst::imm`](crate::inst::Inst::imm).
 pub(crate) mod field {
     /// Components that registers hold.
     pub(crate) const DMASK: u32 = 15;
@@ -84,16 +91,23 @@ pub(crate) fn address_register(first: u32, others: u32, apart: u32, register: u3
     }
 }
 
+/// The `register`-th address register of a lane.
+fn address_word(w: &Wave, d: &Di, register: u32, lane: u32) -> u32 {
+    let number = address_register(d.src[0].value / w.halves, d.imm, d.dst2 >> field::APART & 7, register);
+    w.v.lane(number * w.halves + lane / 32, lane & 31)
+}
+
+/// The `n`-th of the halves that begin with an address register.
+fn address_half(w: &Wave, d: &Di, (first, n): (u32, u32), lane: u32) -> u16 {
+    (address_word(w, d, first + n / 2, lane) >> (n % 2 * 16)) as u16
+}
+
 /// Bits of the `n`-th address of a lane.
 fn coordinate(w: &Wave, d: &Di, n: u32, lane: u32) -> u32 {
-    let halves = d.dst2 & field::A16 != 0;
-    let register = if halves { n / 2 } else { n };
-    let number = address_register(d.src[0].value / w.halves, d.imm, d.dst2 >> field::APART & 7, register);
-    let word = w.v.lane(number * w.halves + lane / 32, lane & 31);
-    match (halves, n % 2) {
-        (false, _) => word,
-        (true, 0) => word & 0xffff,
-        (true, _) => word >> 16,
+    if d.dst2 & field::A16 == 0 {
+        address_word(w, d, n, lane)
+    } else {
+        address_half(w, d, (0, n), lane).into()
     }
 }
 
@@ -119,8 +133,8 @@ impl<'a> Texels<'a> {
         Self { image, first: image.level(0) }
     }
 
-    /// The address of a lane's texel; `None` for one that is outside of the image.
-    fn address(&self, w: &Wave, d: &Di, lane: u32) -> Option<u64> {
+    /// The place of a lane's texel; `None` for one that is outside of the image.
+    fn texel(&self, w: &Wave, d: &Di, lane: u32) -> Option<Texel> {
         let (count, axes) = coordinates(d.dst2 >> field::DIM & 7)?;
         let named;
         let shown = if d.dst2 & field::LEVEL != 0 {
@@ -130,7 +144,12 @@ impl<'a> Texels<'a> {
             &self.first
         };
         let place = axes.map(|axis| axis.map_or(0, |axis| coordinate(w, d, axis, lane)));
-        self.image.address(shown.as_ref()?, place)
+        self.image.texel(shown.as_ref()?, place)
+    }
+
+    /// The address of a lane's texel.
+    fn address(&self, w: &Wave, d: &Di, lane: u32) -> Option<u64> {
+        Some(self.texel(w, d, lane)?.va)
     }
 
     /// Stops a wave at a lane's fault.
@@ -194,7 +213,19 @@ fn put(w: &mut Wave, d: &Di, lane: u32, format: Option<ImageFormat>, values: imp
     set_status(w, d, registers(d.dst2, count), lane);
 }
 
+/// [`Di::aux`] of loads and stores: texels, or their bits, with or without a sign.
+pub(crate) const BITS: u8 = 1;
+pub(crate) const SIGNED: u8 = 2;
+
+/// The bits of a texel, or of an element of several, in registers.
+fn raw(bits: u128, bytes: u64, signed: bool) -> [u32; 4] {
+    let unused = 128 - bytes as u32 * 8;
+    let bits = if signed { (bits << unused).cast_signed() >> unused } else { bits.cast_signed() };
+    [0, 32, 64, 96].map(|shift| (bits >> shift) as u32)
+}
+
 fn load(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
+    let as_they_are = d.aux != 0;
     let image = match image(w, d) {
         Ok(image) => image,
         Err(reason) => return refuse(m, reason),
@@ -204,10 +235,12 @@ fn load(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     if let Some(image) = &image {
         let texels = Texels::of(image);
         for lane in highest_first(exec) {
-            loaded[lane as usize & 63] = match texels.address(w, d, lane) {
+            loaded[lane as usize & 63] = match texels.texel(w, d, lane) {
+                None if as_they_are => [0; 4],
                 None => image.selected([0; 4]),
-                Some(va) => match m.global.load_bits(va, image.format.bytes()) {
-                    Ok(bits) => image.components(bits),
+                Some(texel) => match m.global.load_bits(texel.va, image.format.bytes()) {
+                    Ok(bits) if as_they_are => raw(bits, image.format.bytes(), d.aux == SIGNED),
+                    Ok(bits) => image.components(image.format.unpack(bits, texel.inside)),
                     Err(fault) => {
                         w.did_lanes_below(0);
                         return texels.fail(w, m, d, fault, exec);
@@ -247,7 +280,7 @@ fn stored(w: &Wave, d: &Di, image: &Image, lane: u32) -> [u32; 4] {
 fn store(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
     let image = match image(w, d) {
         Ok(None) => return Flow::NEXT,
-        Ok(Some(image)) if image.format.pack([0; 4]).is_none() => {
+        Ok(Some(image)) if d.aux == 0 && image.format.pack([0; 4]).is_none() => {
             return refuse(m, NotModelled("format of a store", image.number));
         }
         Ok(Some(image)) => image,
@@ -259,13 +292,17 @@ fn store(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
         let lane = exec.trailing_zeros();
         if let Some(va) = texels.address(w, d, lane) {
             let values = stored(w, d, &image, lane);
-            let mut memory = [0; 4];
-            for (value, select) in values.into_iter().zip(image.select) {
-                if let 4..=7 = select {
-                    memory[select as usize & 3] = value;
+            let bits = if d.aux == 0 {
+                let mut memory = [0; 4];
+                for (value, select) in values.into_iter().zip(image.select) {
+                    if let 4..=7 = select {
+                        memory[select as usize & 3] = value;
+                    }
                 }
-            }
-            let bits = image.format.pack(memory).unwrap_or(0);
+                image.format.pack(memory).unwrap_or(0)
+            } else {
+                values.into_iter().rev().fold(0, |bits, word| bits << 32 | u128::from(word))
+            };
             if let Err(fault) = m.global.store_bits(va, image.format.bytes(), bits) {
                 w.did_lanes_below(lane);
                 return texels.fail(w, m, d, fault, exec);
@@ -354,8 +391,9 @@ fn size(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
 pub(crate) fn touched(w: &Wave, d: &Di, operation: Operation, mut tell: impl FnMut(u32, u64, u32)) {
     match operation {
         Operation::Absent | Operation::Size => {}
-        Operation::Sample { gathers, .. } => sample::touched(w, d, gathers, tell),
-        Operation::Moves { .. } | Operation::Atomic(_) => {
+        Operation::Sample(form) if form.is(Form::ASKS) => {}
+        Operation::Sample(_) => sample::touched(w, d, tell),
+        Operation::Moves { .. } | Operation::MovesBits { .. } | Operation::Atomic(_) => {
             let Ok(Some(image)) = image(w, d) else { return };
             let (texels, bytes) = (Texels::of(&image), image.format.bytes() as u32);
             for lane in lanes(active(w)) {
@@ -371,11 +409,11 @@ pub(crate) fn touched(w: &Wave, d: &Di, operation: Operation, mut tell: impl FnM
 pub(crate) fn handler(operation: Operation, stores: bool) -> Option<Handler> {
     Some(match operation {
         Operation::Absent => return None,
-        Operation::Moves { .. } if stores => store,
-        Operation::Moves { .. } => load,
+        Operation::Moves { .. } | Operation::MovesBits { .. } if stores => store,
+        Operation::Moves { .. } | Operation::MovesBits { .. } => load,
         Operation::Atomic(_) => atomic,
         Operation::Size => size,
-        Operation::Sample { gathers: false, .. } => sample::sample,
-        Operation::Sample { gathers: true, .. } => sample::gather,
+        Operation::Sample(form) if form.is(Form::ASKS) => sample::level,
+        Operation::Sample(_) => sample::sample,
     })
 }

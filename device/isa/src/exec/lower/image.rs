@@ -2,6 +2,7 @@
 
 use super::{Di, Lowered, Lowering, Unsupported};
 use crate::exec::di::{Kind, Source, flag};
+use crate::exec::image::form::{Addresses, Form};
 use crate::exec::image::{self, Operation, field};
 use crate::exec::properties::{Effect, properties};
 use crate::inst::{Format, Inst, Operand};
@@ -9,9 +10,6 @@ use crate::registers::Images;
 
 /// Bytes of an instruction of MIMG whose addresses are apart (NSA): a third dword has their numbers.
 const WITH_ADDRESSES: u8 = 12;
-
-/// Number of the dimensions of cubes.
-const CUBE: u32 = 3;
 
 impl Lowering {
     pub(super) fn image(&mut self, inst: &Inst, operation: Operation) -> Lowered {
@@ -26,13 +24,16 @@ impl Lowering {
             Format::Vsample => 4,
             _ => 5,
         };
-        let names_level = matches!(
-            operation,
-            Operation::Moves { names_level: true } | Operation::Sample { names_level: true, .. }
-        );
+        let form = match operation {
+            Operation::Moves { names_level: true } | Operation::MovesBits { names_level: true, .. } => {
+                Form::LEVEL
+            }
+            Operation::Sample(form) => form,
+            _ => Form::PLAIN,
+        };
         let bit = |is: bool, bit: u32| if is { bit } else { 0 };
         let fields = inst.imm & 0xfff
-            | bit(names_level, field::LEVEL)
+            | form.bits()
             | bit(self.file.images == Some(Images::Gfx12), field::NEW)
             | bit(self.file.repeats_component, field::REPEATS)
             | apart << field::APART;
@@ -42,11 +43,7 @@ impl Lowering {
         let Operand::Sgpr(register) = inst.src[1] else { return Err(Unsupported) };
         let words = if fields & field::R128 != 0 { 4 } else { 8 };
         src[1] = Source { value: self.scalar_slot(register, words)?, kind: Kind::Scalar, ..Source::ZERO };
-        if let Operation::Sample { .. } = operation {
-            // Places on a cube are not told by its faces alone.
-            if fields >> field::DIM & 7 == CUBE {
-                return Err(Unsupported);
-            }
+        if let Operation::Sample(_) = operation {
             let value = self.descriptor(inst.src[2])?;
             src[2] = Source { value, kind: Kind::Scalar, ..Source::ZERO };
         }
@@ -57,11 +54,14 @@ impl Lowering {
                 let words = image::atomic_words(fields, function);
                 (words * function.operands(), words)
             }
-            Operation::Sample { gathers: true, .. } => {
+            Operation::Sample(form) if form.is(Form::GATHERS) => {
                 let registers = image::registers(fields, 4);
                 (registers, registers)
             }
             _ => {
+                if let Operation::MovesBits { signed, .. } = operation {
+                    di.aux = if signed { image::SIGNED } else { image::BITS };
+                }
                 let count = (fields & field::DMASK).count_ones().max(1);
                 let registers = image::registers(fields, count);
                 (registers, registers)
@@ -87,12 +87,11 @@ impl Lowering {
         operation: Operation,
         (fields, apart): (u32, u32),
     ) -> Result<u32, Unsupported> {
-        let (coordinates, _) = image::coordinates(fields >> field::DIM & 7).ok_or(Unsupported)?;
+        let addresses = Addresses::of(fields, Form::of(fields)).ok_or(Unsupported)?;
         let count = match operation {
             Operation::Size => 1,
-            _ => coordinates + u32::from(fields & field::LEVEL != 0),
+            _ => addresses.count,
         };
-        let count = if fields & field::A16 != 0 { count.div_ceil(2) } else { count };
         let Operand::Vgpr(first) = inst.src[0] else { return Err(Unsupported) };
         let others = inst.mem.offset.cast_unsigned();
         for register in 0..count {

@@ -115,6 +115,11 @@ impl BufferFormat {
         !matches!(self.number, Number::Uint | Number::Sint)
     }
 
+    /// Returns true if the numbers are from 0 to 1.
+    pub(crate) fn is_normal(self) -> bool {
+        self.number == Number::Unorm
+    }
+
     /// Returns the bits of the constant 1.
     pub(crate) fn one(self) -> u32 {
         if self.is_float() { 0x3f80_0000 } else { 1 }

@@ -156,3 +156,39 @@ fn images_are_a_family_of_their_own_and_nothing_else_is_in_it() {
         assert_eq!(is_image, op.mnemonic().starts_with("image_"), "{op:?}");
     }
 }
+
+/// The addresses of samples are those that LLVM's tables say.
+#[test]
+fn samples_have_the_addresses_of_their_tables() {
+    use crate::encoding::Image;
+    use crate::exec::image::Operation;
+    use crate::exec::image::form::{Addresses, Form};
+
+    let mut seen = 0;
+    for tables in [&crate::tables::gfx11::GFX11, &crate::tables::gfx12::GFX12] {
+        for image in tables.images {
+            let op = tables.forms[usize::from(image.form)].op;
+            let Family::Image(Operation::Sample(form)) = properties(op).family else { continue };
+            seen += 1;
+            let is = |flag| image.is(flag);
+            assert_eq!(is(Image::GATHER4), form.is(Form::GATHERS), "{op:?}");
+            assert_eq!(is(Image::GRADIENTS), form.is(Form::GRADIENTS), "{op:?}");
+            assert_eq!(is(Image::G16), form.is(Form::G16), "{op:?}");
+            assert_eq!(is(Image::LOD), form.is(Form::LEVEL) || form.is(Form::LEAST), "{op:?}");
+            // In two dimensions, with and without halves.
+            for (halves, coordinates) in
+                [(0, 2 + u32::from(is(Image::LOD))), (1, 1 + u32::from(is(Image::LOD)))]
+            {
+                let gradients = match (is(Image::GRADIENTS), is(Image::G16)) {
+                    (false, _) => 0,
+                    (true, false) => 4,
+                    (true, true) => 2,
+                };
+                let expected = u32::from(image.extra) + gradients + coordinates;
+                let addresses = Addresses::of(1 << 4 | halves << 9, form).map(|addresses| addresses.count);
+                assert_eq!(addresses, Some(expected), "{op:?}");
+            }
+        }
+    }
+    assert!(seen > 100, "{seen}");
+}

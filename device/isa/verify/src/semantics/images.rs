@@ -13,13 +13,14 @@ const LWE: u32 = 1 << 10;
 const DMASK: u32 = 15;
 
 fn is_sample(inst: &Inst) -> bool {
-    ["image_sample", "image_gather"].iter().any(|start| inst.op.mnemonic().starts_with(start))
+    ["image_sample", "image_gather", "image_get_lod"]
+        .iter()
+        .any(|start| inst.op.mnemonic().starts_with(start))
 }
 
 /// Brings fields into what there is: no images with several samples, and registers of addresses that exist.
 pub(super) fn fields(random: &mut Random, inst: &mut Inst) {
-    let dimensions: &[u32] = if is_sample(inst) { &[0, 1, 1, 2, 4, 5] } else { &[0, 1, 1, 2, 3, 4, 5] };
-    inst.imm = inst.imm & !(DIMENSIONS | LWE) | random.pick(dimensions) << 4;
+    inst.imm = inst.imm & !(DIMENSIONS | LWE) | random.pick(&[0, 1, 1, 2, 3, 4, 5]) << 4;
     let registers = inst.mem.offset.cast_unsigned().to_le_bytes().map(|number| number % (VGPRS as u8 - 4));
     inst.mem.offset = u32::from_le_bytes(registers).cast_signed();
 }
@@ -31,8 +32,9 @@ pub(super) fn addresses(random: &mut Random, inst: &Inst, state: &mut State) {
         state.set_sgpr(word, value);
     }
     if let Operand::Sgpr(at) = inst.src[2] {
-        // Clamps, filters and borders; nothing that is not modelled.
-        let clamps = random.word() & 0o777 | u32::from(random.one_in(3)) << 15;
+        // Clamps, filters, comparisons and borders; nothing that is not modelled.
+        let clamps = random.word() & 0o77_777 | u32::from(random.one_in(3)) << 15;
+        let clamps = clamps | u32::from(random.one_in(4)) << 28 | (random.below(3) as u32) << 29;
         let levels = random.below(512) as u32 | (random.below(1024) as u32) << 13;
         let filters = random.word() & 0xff0_00ff;
         for (word, value) in (at..).zip([clamps, levels, filters, (random.below(3) as u32) << 30]) {
@@ -41,11 +43,13 @@ pub(super) fn addresses(random: &mut Random, inst: &Inst, state: &mut State) {
     }
     let Operand::Vgpr(first) = inst.src[0] else { return };
     let others = inst.mem.offset.cast_unsigned().to_le_bytes().map(u32::from);
-    let near = u32::from(first)..(u32::from(first) + 4).min(VGPRS as u32);
+    let near = u32::from(first)..(u32::from(first) + 13).min(VGPRS as u32);
     let halves = inst.imm >> 9 & 1 != 0;
     for register in near.chain(others) {
         for lane in 0..state.lanes {
             let place = |random: &mut Random| match is_sample(inst) {
+                // Also the offsets of some, which are whole numbers.
+                true if random.one_in(8) => f32::from_bits(random.word() & 0x3f_3f3f),
                 true if random.one_in(3) => random.below(60) as f32 * 0.5 - 4.0,
                 true => random.below(90) as f32 / 32.0 - 1.0,
                 false => f32::from_bits(random.below(40) as u32),
@@ -61,13 +65,16 @@ pub(super) fn addresses(random: &mut Random, inst: &Inst, state: &mut State) {
 /// An image of the sandbox, or none.
 fn descriptor(random: &mut Random, inst: &Inst, arch: Arch) -> [u32; 8] {
     let name = inst.op.mnemonic();
-    let kind = random.pick(&[0, 8, 9, 9, 10, 12, 13]);
+    let kind = random.pick(&[0, 8, 9, 9, 10, 11, 12, 13]);
     let format = if name.starts_with("image_atomic") {
         // As many words as the mask has registers for.
         let operands = if name.contains("cmpswap") { 2 } else { 1 };
         if (inst.imm & DMASK).count_ones() > operands { 48 } else { 20 }
     } else {
-        1 + random.below(72) as u32
+        match random.below(86) as u32 {
+            plain @ 0..72 => 1 + plain,
+            block => 109 + block - 72,
+        }
     };
     let base = BASE + 2048;
     let (width, height) = (random.below(24) as u32, random.below(4) as u32);
