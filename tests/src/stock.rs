@@ -28,6 +28,14 @@ const LOCKED: &str = "cannot open /dev/kfd: Invalid argument";
 const ALLOWED: &[(&str, &str)] = &[
     ("amdgpu: module verification failed", "the module is not the kernel's own"),
     ("GPU reset begin!", "this part asks for resets"),
+    ("clocksource: timekeeping watchdog", "a busy host stops the translator at times"),
+    ("TSC found unstable", "the same"),
+    // `remove_queue_mes` gives EIO while the lock of resets is held, and the caller has taken it (Linux 6.12).
+    (
+        "Failed to evict queue",
+        "a reset begins with KFD's processes, whose queues are no longer taken from the MES",
+    ),
+    ("Failed to suspend process", "the same"),
 ];
 
 /// A part of the life.

@@ -43,9 +43,12 @@ pub(super) fn claim(slots: &'static [Slot]) -> Option<&'static Slot> {
     let (answer, found) = mpsc::sync_channel(1);
     let keep = move || {
         let slot = keep_one(slots);
-        let kept = slot.is_some();
+        let is_kept = slot.is_some();
         let _ = answer.send(slot);
-        while kept {
+        if !is_kept {
+            return;
+        }
+        loop {
             let forever = AtomicU32::new(0);
             raw::futex(&forever, libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, 0, None);
         }
