@@ -78,7 +78,8 @@ impl Part {
 }
 
 /// Returns the messages of a log that are warnings or worse, but for those of the list and those from before the driver.
-fn complaints(log: &str) -> Vec<&str> {
+#[must_use]
+pub fn complaints(log: &str) -> Vec<&str> {
     let bad = |line: &&str| line.as_bytes().get(1).is_some_and(|level| (b'0'..=b'4').contains(level));
     log.lines()
         .skip_while(|line| !line.contains("amdgpu"))
@@ -283,20 +284,4 @@ fn memory(life: &mut Life, _: u32) -> Result<String> {
     }
     life.work()?;
     Ok(format!("{SLEEPS} of {SLEEPS} suspends to memory, with work"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn warnings_that_no_line_allows_are_complaints() {
-        let log = "<4>[    0.1] before the driver\n<6>[    1.0] [drm] amdgpu kernel modesetting enabled.\n\
-                   <4>[    1.1] amdgpu 0000:00:03.0: amdgpu: GPU reset begin!\n<3>[    1.2] amdgpu 0000:00:03.0: ring timeout\n\
-                   <4>[    1.3] WARNING: elsewhere\n<6>[    1.4] fine";
-        assert_eq!(
-            complaints(log),
-            ["<3>[    1.2] amdgpu 0000:00:03.0: ring timeout", "<4>[    1.3] WARNING: elsewhere"]
-        );
-    }
 }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::rocm;
 
-/// What to do with the driver.
+/// Parts of the task, and how often.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// `reload`: loads and unloads, unbinds and binds, resets and sleeps in one guest; `suites`: rocminfo and the suites of

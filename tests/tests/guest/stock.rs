@@ -3,6 +3,7 @@
 use belfry_device::GpuConfig;
 use belfry_guest::{Guest, GuestConfig};
 use belfry_image::Cache;
+use belfry_tests::stock::complaints;
 use belfry_tests::{stock_image, unload};
 
 use super::{finish, succeed};
@@ -10,14 +11,6 @@ use super::{finish, succeed};
 /// Most accesses to registers of a load and an unload. One wait of the driver's that never ends by itself takes more: it looks
 /// 100,000 times.
 const MOST_ACCESSES: u64 = 100_000;
-
-/// Returns the messages of the GPU's driver in a log that are warnings or errors.
-fn complaints(log: &str) -> Vec<&str> {
-    let of_driver = |line: &&str| line.contains("amdgpu") || line.contains("[drm") || line.contains("kfd");
-    // Levels 0 to 4 are those of warnings and of all that is worse.
-    let bad = |line: &&str| line.as_bytes().get(1).is_some_and(|level| (b'0'..=b'4').contains(level));
-    log.lines().filter(of_driver).filter(bad).collect()
-}
 
 /// Runs a kernel, and looks whether driver or device have anything to complain of.
 fn works(guest: &mut Guest) {
@@ -54,4 +47,15 @@ fn driver_of_the_distribution_runs_kernels_and_is_loaded_again() {
     assert_eq!(guest.gpu().unwrap().stats().resets, stats.resets + 1);
     works(&mut guest);
     finish(guest);
+}
+
+#[test]
+fn warnings_that_no_line_allows_are_complaints() {
+    let log = "<4>[    0.1] before the driver\n<6>[    1.0] [drm] amdgpu kernel modesetting enabled.\n\
+               <4>[    1.1] amdgpu 0000:00:03.0: amdgpu: GPU reset begin!\n<3>[    1.2] amdgpu 0000:00:03.0: ring timeout\n\
+               <4>[    1.3] WARNING: elsewhere\n<6>[    1.4] fine";
+    assert_eq!(
+        complaints(log),
+        ["<3>[    1.2] amdgpu 0000:00:03.0: ring timeout", "<4>[    1.3] WARNING: elsewhere"]
+    );
 }
