@@ -10,9 +10,10 @@ PROGRAM {
   out[4] = (uint)__builtin_elementwise_add_sat((int)a, (int)b) ^ (uint)__builtin_elementwise_sub_sat((int)in[2], (int)in[3]);
   out[5] = (uint)__builtin_elementwise_abs((int)in[4]) + (a & -a) + (b & (b - 1));
   out[6] = (uint)((((ulong)a << 32) | b) >> (in[5] & 31));
-  short s = __builtin_elementwise_add_sat((short)a, (short)b);
-  ushort u = __builtin_elementwise_sub_sat((ushort)in[2], (ushort)in[3]);
-  uchar t = __builtin_elementwise_add_sat((uchar)in[4], (uchar)in[5]);
+  // Of ints: clang before version 20 promotes smaller ones, later ones do not.
+  short s = __builtin_elementwise_add_sat((int)(short)a, (int)(short)b);
+  ushort u = __builtin_elementwise_sub_sat((int)(ushort)in[2], (int)(ushort)in[3]);
+  uchar t = __builtin_elementwise_add_sat((int)(uchar)in[4], (int)(uchar)in[5]);
   out[7] = (uint)(ushort)s | (uint)u << 16;
   out[7] += t;
 }

@@ -68,6 +68,8 @@ struct Array {
     }
     void copy(void* memory, size_t element, bool to_array) {
         int height = std::max(extent.height, 1), depth = std::max(extent.depth, 1);
+        // Before HIP 6, layers of rows are rows.
+        if (HIP_VERSION_MAJOR < 6 && extent.height == 0) std::swap(height, depth);
         hipMemcpy3DParms copy = {};
         hipPitchedPtr linear = make_hipPitchedPtr(memory, extent.width * element, extent.width, height);
         if (to_array)

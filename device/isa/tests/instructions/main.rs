@@ -430,7 +430,7 @@ fn faults_say_what_happened_and_where() {
     let (at, cause) = fault(words::UNKNOWN);
     assert_eq!(at, 0);
     let FaultCause::Unimplemented { text, bytes, .. } = cause else { panic!("{cause:?}") };
-    assert!(text.starts_with("image_sample"), "{text}");
+    assert!(text.starts_with("image_msaa_load"), "{text}");
     assert_eq!(bytes.len(), 8);
 
     let (at, cause) = fault(&[0xbf80_0000, 0xffff_ffff]);

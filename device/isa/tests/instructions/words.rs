@@ -275,8 +275,8 @@ pub(crate) const BAD_SCRATCH: &[u32] = &[0xdc51_0040, 0x007c_0000, 0xbfb0_0000];
 // v_mov_b32_e32 v40, 0
 pub(crate) const BAD_VGPR: &[u32] = &[0x7e50_0280, 0xbfb0_0000];
 
-// image_sample v0, v0, s[0:7], s[0:3] dmask:0x1 dim:SQ_RSRC_IMG_1D
-pub(crate) const UNKNOWN: &[u32] = &[0xf06c_0100, 0x0000_0000, 0xbfb0_0000];
+// image_msaa_load v[1:4], v[5:7], s[8:15] dmask:0x1 dim:SQ_RSRC_IMG_2D_MSAA
+pub(crate) const UNKNOWN: &[u32] = &[0xf060_0118, 0x0002_0105, 0xbfb0_0000];
 
 // global_load_b32 v2, v[0:1], off
 pub(crate) const LOAD_B32: &[u32] = &[0xdc52_0000, 0x027c_0000, 0xbfb0_0000];

@@ -121,6 +121,7 @@ mod tests {
     fn discovery_table_has_the_larger_lds() {
         let of = |table: Vec<u8>| table.windows(4).filter(|word| *word == 160u32.to_le_bytes()).count();
         let small = Shape { xccs: 1, cus: 8 };
-        assert_eq!((of(chip(small).discovery()), of(gfx942::chip(small).discovery())), (1, 0));
+        // The number is elsewhere in both.
+        assert_eq!(of(chip(small).discovery()), of(gfx942::chip(small).discovery()) + 1);
     }
 }

@@ -4,7 +4,7 @@ use belfry_isa::inst::{Inst, Op};
 
 use super::lane::{Lane, Out};
 use super::number::{F16, F32, Rules, convert, flushed};
-use super::state::State;
+use super::state::{End, State};
 
 /// The bits of the table that each place of three words asks for.
 fn by_table(table: u32, words: [u32; 3], bits: u32) -> u32 {
@@ -87,16 +87,12 @@ pub(super) fn run(l: &Lane<'_>) -> Option<Out> {
     }
 }
 
-/// `v_permlane16_swap_b32` and `v_permlane32_swap_b32`; returns true if it was one of them.
-pub(super) fn swap_rows(state: &mut State, inst: &Inst) -> bool {
-    let size = match inst.op {
-        Op::V_PERMLANE16_SWAP_B32 => 16,
-        Op::V_PERMLANE32_SWAP_B32 => 32,
-        _ => return false,
-    };
+/// `v_permlane16_swap_b32` and `v_permlane32_swap_b32`. A source that is no vector register cannot be written.
+pub(super) fn swap_rows(state: &mut State, inst: &Inst) -> Result<(), End> {
+    let size = if inst.op == Op::V_PERMLANE16_SWAP_B32 { 16 } else { 32 };
     let (Some(upper), Some(lower)) = (state.vector_register(inst.dst), state.vector_register(inst.src[0]))
     else {
-        return true;
+        return Err(End::Unknown);
     };
     let dpp = match inst.dpp {
         Some(belfry_isa::inst::Dpp::Dpp16(dpp)) => [dpp.fetch_inactive, dpp.bound_ctrl],
@@ -117,5 +113,5 @@ pub(super) fn swap_rows(state: &mut State, inst: &Inst) -> bool {
             state.set_vgpr(own, lane, 0);
         }
     }
-    true
+    Ok(())
 }

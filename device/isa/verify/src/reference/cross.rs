@@ -70,10 +70,7 @@ pub(crate) fn run(state: &mut State, inst: &Inst) -> Option<Result<(), End>> {
             }
             Ok(())
         }
-        V_PERMLANE16_SWAP_B32 | V_PERMLANE32_SWAP_B32 => {
-            super::cdna4::swap_rows(state, inst);
-            Ok(())
-        }
+        V_PERMLANE16_SWAP_B32 | V_PERMLANE32_SWAP_B32 => super::cdna4::swap_rows(state, inst),
         V_SWAP_B32 => {
             swap(state, register(inst.dst), register(inst.src[0]));
             Ok(())

@@ -207,6 +207,8 @@ fn to_lds(state: &mut State, inst: &Inst, moved: &str) -> Result<(), End> {
         "sbyte" => (1, true),
         "ushort" => (2, false),
         "sshort" => (2, true),
+        "dwordx3" => return rows_to_lds(state, inst, 3),
+        "dwordx4" => return rows_to_lds(state, inst, 4),
         _ => return Err(End::Unknown),
     };
     let mut words = Vec::new();
@@ -219,6 +221,21 @@ fn to_lds(state: &mut State, inst: &Inst, moved: &str) -> Result<(), End> {
     let first = (state.m0() & 0xffff).wrapping_add(inst.mem.offset as u32);
     for (lane, word) in words {
         ds_store(state, first.wrapping_add(lane * 4), &word.to_le_bytes())?;
+    }
+    Ok(())
+}
+
+/// A load of several dwords for each lane to LDS, where the lanes' are side by side.
+fn rows_to_lds(state: &mut State, inst: &Inst, words: u32) -> Result<(), End> {
+    let mut rows = Vec::new();
+    for lane in state.active() {
+        rows.push((lane, load(state, address(state, inst, lane, false), lane, words as usize * 4)?));
+    }
+    let first = (state.m0() & 0xffff).wrapping_add(inst.mem.offset as u32);
+    for (lane, row) in rows {
+        for (at, word) in (0..).step_by(4).zip(row.chunks(4)) {
+            ds_store(state, first.wrapping_add(lane * words * 4 + at), word)?;
+        }
     }
     Ok(())
 }

@@ -226,7 +226,7 @@ mod tests {
             PCI_DATA,
             ROM_HEADER + 4,
             ROM_HEADER + 0x20,
-            COMMANDS,
+            COMMANDS + 1,
             0x372,
             0x376,
             DATA + 4 + 8,
