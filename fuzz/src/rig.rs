@@ -99,6 +99,7 @@ static RIGS: [LazyLock<Rig>; CHOICES] = [
     LazyLock::new(|| Rig::new(Choice::of(2))),
     LazyLock::new(|| Rig::new(Choice::of(3))),
     LazyLock::new(|| Rig::new(Choice::of(4))),
+    LazyLock::new(|| Rig::new(Choice::of(5))),
 ];
 
 /// Choice of one of the rigs.
