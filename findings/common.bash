@@ -112,6 +112,15 @@ decode() {
         sed -n 's/.*\(error\|warning\): /\1: /p; /^\t[^.]/s/^\t//p' | sed 's/[[:space:]]*$//' | paste -sd';'
 }
 
+# hip_module ROOT LLVM SOURCE: the module of a HIP source for gfx1100, before the device libraries are linked; or the complaints.
+hip_module() {
+    local root=$work/$1 headers
+    headers=$(echo "$root/usr/lib/llvm-$2/lib/clang"/*)
+    printf '#include <hip/hip_runtime.h>\n%s\n' "$3" >"$work/source.hip"
+    run "$1" clang --sysroot="$root" -resource-dir "$headers" -x hip --cuda-device-only --offload-arch=gfx1100 \
+        -nogpulib -O1 -S -emit-llvm -o - "$work/source.hip" 2>&1 || true
+}
+
 # compare WHAT EXPECTED RECORDED NOW: EXPECTED is a reader's, RECORDED what was seen on the date in the header.
 compare() {
     printf '%s\n  expected %s\n  seen     %s\n' "$1" "$2" "$4"

@@ -16,12 +16,7 @@ echo "libamdhip64-dev 5.7.1-6+deb13u1, clang-17 17.0.6"
 
 # access BODY: the function of the device library by which a kernel reads or writes an image.
 access() {
-    local headers
-    headers=$(echo "$work"/hip/usr/lib/llvm-17/lib/clang/*)
-    printf '#include <hip/hip_runtime.h>\n__global__ void k(float4 *v, hipSurfaceObject_t s, int x, int y, int layer) { %s }\n' \
-        "$1" >"$work/source.hip"
-    run hip clang --sysroot="$work/hip" -resource-dir "$headers" -x hip --cuda-device-only --offload-arch=gfx1100 \
-        -nogpulib -O1 -S -emit-llvm -o - "$work/source.hip" 2>&1 |
+    hip_module hip 17 "__global__ void k(float4 *v, hipSurfaceObject_t s, int x, int y, int layer) { $1 }" |
         sed -n 's/.*error: //p; s/.*call.*\(__ockl_image_\(load\|store\)[a-z0-9_A-Z]*\).*/\1/p'
 }
 

@@ -14,23 +14,14 @@ source "$(dirname "$0")/common.bash"
 debian hip trixie libamdhip64-dev=5.7.1-6+deb13u1 clang-17=1:17.0.6-22+b2 libstdc++-14-dev
 echo "libamdhip64-dev 5.7.1-6+deb13u1, clang-17 17.0.6"
 
-# ir SOURCE: the module of a source for gfx1100, before the device libraries are linked.
-ir() {
-    local headers
-    headers=$(echo "$work"/hip/usr/lib/llvm-17/lib/clang/*)
-    printf '#include <hip/hip_runtime.h>\n%s\n' "$1" >"$work/source.hip"
-    run hip clang --sysroot="$work/hip" -resource-dir "$headers" -x hip --cuda-device-only --offload-arch=gfx1100 \
-        -nogpulib -O1 -S -emit-llvm -o - "$work/source.hip" 2>&1 || true
-}
-
 for component in 0 1 2 3; do
-    called=$(ir "__global__ void k(float *out, hipTextureObject_t t) { *out = tex2Dgather<float4>(t, 0, 0, $component).x; }" |
+    called=$(hip_module hip 17 "__global__ void k(float *out, hipTextureObject_t t) { *out = tex2Dgather<float4>(t, 0, 0, $component).x; }" |
         sed -n 's/.*call.*\(__ockl_image_gather[a-z0-9_A-Z]*\).*/\1/p')
     names=(r g b a) now=(a r g b)
     compare "tex2Dgather, component $component" "__ockl_image_gather4${names[component]}_2D" \
         "__ockl_image_gather4${now[component]}_2D" "$called"
 done
-refused=$(ir "__global__ void k(float4 *out, hipTextureObject_t t) { tex2Dgather<float4>(out, t, 0, 0, 0); }" |
+refused=$(hip_module hip 17 "__global__ void k(float4 *out, hipTextureObject_t t) { tex2Dgather<float4>(out, t, 0, 0, 0); }" |
     sed -n 's/.*error: //p')
 compare "tex2Dgather that stores through a pointer" "no error" "no matching function for call to 'texCubemapLayered'" "$refused"
 finish
