@@ -29,6 +29,7 @@ mod rocm;
 mod slurm;
 mod stock;
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process;
 
@@ -240,12 +241,7 @@ fn main() -> Result<()> {
 ///
 /// Building it may take minutes; cargo shows the progress.
 fn nested_kvm(arguments: &[String]) -> Result<()> {
-    let status = process::Command::new(env!("CARGO"))
-        .args(["run", "--package", "belfry-tests", "--bin", "nested-kvm", "--"])
-        .args(arguments)
-        .status()
-        .context("running nested-kvm")?;
-    process::exit(status.code().unwrap_or(1));
+    program_of_tests("nested-kvm", arguments)
 }
 
 /// Has belfry make a root file system; a program of its own, because it is made by belfry's library.
@@ -261,33 +257,29 @@ fn rootfs(name: Option<&str>, update: bool) -> Result<()> {
 
 /// Runs a trial of the driver and ends with its status; a program of its own, as the nested tier is.
 fn guest_trial(name: &str, number: u64, kasan: bool, append: &str) -> Result<()> {
-    let status = process::Command::new(env!("CARGO"))
-        .args(["run", "--package", "belfry-tests", "--bin", "guest-trial", "--"])
-        .args([name, number.to_string().as_str(), if kasan { "kasan" } else { "stock" }, append])
-        .status()
-        .context("running guest-trial")?;
-    process::exit(status.code().unwrap_or(1));
+    let number = number.to_string();
+    program_of_tests("guest-trial", [name, &number, if kasan { "kasan" } else { "stock" }, append])
 }
 
 /// Makes and boots a system of a user's own; a program of its own, because it is made of belfry's library.
 fn own_system(install_driver: bool, disks: Option<&Path>, cases: &[String]) -> Result<()> {
-    let status = process::Command::new(env!("CARGO"))
-        .args(["run", "--package", "belfry-tests", "--bin", "own-system", "--"])
-        .args(install_driver.then_some("--install-driver"))
-        .args(disks.iter().flat_map(|disks| ["--disks".as_ref(), disks.as_os_str()]))
-        .args(cases)
-        .status()
-        .context("running own-system")?;
-    process::exit(status.code().unwrap_or(1));
+    let install = install_driver.then_some(OsStr::new("--install-driver"));
+    let disks = disks.iter().flat_map(|disks| [OsStr::new("--disks"), disks.as_os_str()]);
+    program_of_tests("own-system", install.into_iter().chain(disks).chain(cases.iter().map(OsStr::new)))
 }
 
 /// Runs the suite and ends with its status; a program of its own, because it is made of belfry's library.
 fn suite(mode: &str, arguments: &[String]) -> Result<()> {
+    program_of_tests("suite", std::iter::once(mode).chain(arguments.iter().map(String::as_str)))
+}
+
+/// Runs a program of belfry-tests, which cargo builds first, and ends with its status.
+fn program_of_tests(name: &str, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<()> {
     let status = process::Command::new(env!("CARGO"))
-        .args(["run", "--package", "belfry-tests", "--bin", "suite", "--", mode])
+        .args(["run", "--package", "belfry-tests", "--bin", name, "--"])
         .args(arguments)
         .status()
-        .context("running the suite")?;
+        .with_context(|| format!("running {name}"))?;
     process::exit(status.code().unwrap_or(1));
 }
 

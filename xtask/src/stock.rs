@@ -1,9 +1,9 @@
 //! `cargo xtask stock`: the life of the distribution's own driver in a guest, and the suites under it
 //! (docs/stock-driver.md).
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
-use std::process::{self, Command};
 
 use anyhow::{Context, Result};
 
@@ -32,12 +32,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     }
     fs::create_dir_all(&logs).with_context(|| logs.display().to_string())?;
     // A program of its own, because it is made of belfry's library.
-    let status = Command::new(env!("CARGO"))
-        .args(["run", "--package", "belfry-tests", "--bin", "stock-life", "--"])
-        .arg(&logs)
-        .arg(options.times.to_string())
-        .args(&options.parts)
-        .status()
-        .context("running stock-life")?;
-    process::exit(status.code().unwrap_or(1));
+    let times = options.times.to_string();
+    let parts = options.parts.iter().map(OsStr::new);
+    crate::program_of_tests("stock-life", [logs.as_os_str(), OsStr::new(&times)].into_iter().chain(parts))
 }
