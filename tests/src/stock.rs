@@ -202,33 +202,38 @@ fn load(life: &mut Life, times: u32) -> Result<String> {
 
 /// Unbinds and binds the function.
 fn bind(life: &mut Life, times: u32) -> Result<String> {
-    let times = times.div_ceil(2);
-    life.guest.load_driver()?;
-    life.work()?;
-    let function = life.function()?;
-    for time in 0..times {
-        life.write(&format!("{DRIVER}/unbind"), &function).with_context(|| format!("unbind {time}"))?;
-        life.write(&format!("{DRIVER}/bind"), &function).with_context(|| format!("bind {time}"))?;
-        life.work_unless_locked().with_context(|| format!("work after bind {time}"))?;
-    }
-    life.work_after_a_load()?;
-    Ok(format!("{times} of {times} unbound and bound{}", life.remark()))
+    back_again(life, times, "unbound and bound", |function| {
+        [(format!("{DRIVER}/unbind"), function.to_owned()), (format!("{DRIVER}/bind"), function.to_owned())]
+    })
 }
 
 /// Takes the function out of the bus, and has the bus look for it.
 fn rescan(life: &mut Life, times: u32) -> Result<String> {
+    back_again(life, times, "removed and found", |function| {
+        let device = format!("/sys/bus/pci/devices/{function}");
+        [(format!("{device}/remove"), "1".to_owned()), ("/sys/bus/pci/rescan".to_owned(), "1".to_owned())]
+    })
+}
+
+/// Takes the function from the driver and gives it back, by two files and the texts that are written there; then does work.
+fn back_again(
+    life: &mut Life,
+    times: u32,
+    said: &str,
+    files: impl Fn(&str) -> [(String, String); 2],
+) -> Result<String> {
     let times = times.div_ceil(2);
     life.guest.load_driver()?;
     life.work()?;
-    let function = life.function()?;
+    let files = files(&life.function()?);
     for time in 0..times {
-        life.write(&format!("/sys/bus/pci/devices/{function}/remove"), "1")
-            .with_context(|| format!("removal {time}"))?;
-        life.write("/sys/bus/pci/rescan", "1").with_context(|| format!("rescan {time}"))?;
-        life.work_unless_locked().with_context(|| format!("work after rescan {time}"))?;
+        for (file, text) in &files {
+            life.write(file, text).with_context(|| format!("{file}, time {time}"))?;
+        }
+        life.work_unless_locked().with_context(|| format!("work, time {time}"))?;
     }
     life.work_after_a_load()?;
-    Ok(format!("{times} of {times} removed and found{}", life.remark()))
+    Ok(format!("{times} of {times} {said}{}", life.remark()))
 }
 
 /// Has the driver reset a GPU under load.
