@@ -50,6 +50,11 @@ fn sampler(w: &Wave, d: &Di) -> Result<Sampler, NotModelled> {
     }
 }
 
+/// The image of an instruction, `None` for a null descriptor, and its sampler.
+fn resources(w: &Wave, d: &Di) -> Result<(Option<Image>, Sampler), NotModelled> {
+    Ok((image(w, d)?, sampler(w, d)?))
+}
+
 /// Level and place of a lane.
 struct Lookup {
     /// Before and after the limits.
@@ -397,9 +402,9 @@ impl<'a> Sampled<'a> {
 }
 
 pub(super) fn sample(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
-    let (image, sampler) = match (image(w, d), sampler(w, d)) {
-        (Ok(image), Ok(sampler)) => (image, sampler),
-        (Err(reason), _) | (_, Err(reason)) => return refuse(m, reason),
+    let (image, sampler) = match resources(w, d) {
+        Ok(resources) => resources,
+        Err(reason) => return refuse(m, reason),
     };
     let exec = active(w);
     let mut loaded = [[0; 4]; 64];
@@ -434,9 +439,9 @@ pub(super) fn sample(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
 
 /// The level that a sample would take, and the one before all limits.
 pub(super) fn level(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
-    let (image, sampler) = match (image(w, d), sampler(w, d)) {
-        (Ok(image), Ok(sampler)) => (image, sampler),
-        (Err(reason), _) | (_, Err(reason)) => return refuse(m, reason),
+    let (image, sampler) = match resources(w, d) {
+        Ok(resources) => resources,
+        Err(reason) => return refuse(m, reason),
     };
     let exec = active(w);
     let mut all = [[0; 4]; 64];
@@ -460,7 +465,7 @@ pub(super) fn level(w: &mut Wave, m: &mut Machine<'_>, d: &Di) -> Flow {
 
 /// Tells the places of the texels that a sample is about to read.
 pub(super) fn touched(w: &Wave, d: &Di, mut tell: impl FnMut(u32, u64, u32)) {
-    let (Ok(Some(image)), Ok(sampler)) = (image(w, d), sampler(w, d)) else { return };
+    let Ok((Some(image), sampler)) = resources(w, d) else { return };
     let Some(sampled) = Sampled::new(&image, &sampler, (w, d)) else { return };
     for lane in lanes(active(w)) {
         sampled.places(w, d, lane, |va, bytes| tell(lane, va, bytes));

@@ -199,42 +199,32 @@ pub(crate) fn flat(state: &mut State, inst: &Inst) -> Result<(), End> {
     Ok(())
 }
 
-/// A load to LDS: a dword for each lane, side by side from `M0` and the offset on.
+/// A load to LDS: a row of dwords for each lane, side by side from `M0` and the offset on.
 fn to_lds(state: &mut State, inst: &Inst, moved: &str) -> Result<(), End> {
     let (bytes, signed) = match moved {
-        "dword" => (4, false),
         "ubyte" => (1, false),
         "sbyte" => (1, true),
         "ushort" => (2, false),
         "sshort" => (2, true),
-        "dwordx3" => return rows_to_lds(state, inst, 3),
-        "dwordx4" => return rows_to_lds(state, inst, 4),
+        "dword" => (4, false),
+        "dwordx3" => (12, false),
+        "dwordx4" => (16, false),
         _ => return Err(End::Unknown),
     };
-    let mut words = Vec::new();
-    for lane in state.active() {
-        let raw = number(&load(state, address(state, inst, lane, false), lane, bytes)?);
-        let unused = 64 - bytes as u32 * 8;
-        let value = if signed { ((raw << unused) as i64 >> unused) as u32 } else { raw as u32 };
-        words.push((lane, value));
-    }
-    let first = (state.m0() & 0xffff).wrapping_add(inst.mem.offset as u32);
-    for (lane, word) in words {
-        ds_store(state, first.wrapping_add(lane * 4), &word.to_le_bytes())?;
-    }
-    Ok(())
-}
-
-/// A load of several dwords for each lane to LDS, where the lanes' are side by side.
-fn rows_to_lds(state: &mut State, inst: &Inst, words: u32) -> Result<(), End> {
     let mut rows = Vec::new();
     for lane in state.active() {
-        rows.push((lane, load(state, address(state, inst, lane, false), lane, words as usize * 4)?));
+        let mut row = load(state, address(state, inst, lane, false), lane, bytes)?;
+        if bytes < 4 {
+            let fill = if signed && row[bytes - 1] & 0x80 != 0 { 0xff } else { 0 };
+            row.resize(4, fill);
+        }
+        rows.push((lane, row));
     }
     let first = (state.m0() & 0xffff).wrapping_add(inst.mem.offset as u32);
     for (lane, row) in rows {
+        let own = first.wrapping_add(lane * row.len() as u32);
         for (at, word) in (0..).step_by(4).zip(row.chunks(4)) {
-            ds_store(state, first.wrapping_add(lane * words * 4 + at), word)?;
+            ds_store(state, own.wrapping_add(at), word)?;
         }
     }
     Ok(())
