@@ -8,7 +8,7 @@
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, OnceLock};
 
 use belfry_abi::pci;
 use belfry_abi::regs::Register;
@@ -93,14 +93,13 @@ impl Guarded {
 /// The rig of the chip that the input at hand has chosen.
 pub static RIG: Chosen = Chosen(AtomicUsize::new(0));
 
-static RIGS: [LazyLock<Rig>; CHOICES] = [
-    LazyLock::new(|| Rig::new(Choice::of(0))),
-    LazyLock::new(|| Rig::new(Choice::of(1))),
-    LazyLock::new(|| Rig::new(Choice::of(2))),
-    LazyLock::new(|| Rig::new(Choice::of(3))),
-    LazyLock::new(|| Rig::new(Choice::of(4))),
-    LazyLock::new(|| Rig::new(Choice::of(5))),
-];
+static RIGS: [OnceLock<Rig>; CHOICES] = [const { OnceLock::new() }; CHOICES];
+
+/// The rig of the chip with this number, made when it is first asked for.
+fn rig(nth: usize) -> &'static Rig {
+    let nth = nth % CHOICES;
+    RIGS[nth].get_or_init(|| Rig::new(Choice::of(nth as u8)))
+}
 
 /// Choice of one of the rigs.
 #[derive(Debug)]
@@ -116,7 +115,7 @@ impl Chosen {
 
     /// Makes all rigs now that are made when they are first used otherwise.
     pub fn make_all(&self) {
-        RIGS.iter().for_each(|rig| _ = LazyLock::force(rig));
+        (0..CHOICES).for_each(|nth| _ = rig(nth));
     }
 }
 
@@ -124,7 +123,7 @@ impl Deref for Chosen {
     type Target = Rig;
 
     fn deref(&self) -> &Rig {
-        &RIGS[self.0.load(Ordering::Relaxed) % CHOICES]
+        rig(self.0.load(Ordering::Relaxed))
     }
 }
 

@@ -27,11 +27,16 @@ impl Identity {
     }
 }
 
-#[expect(unsafe_code, reason = "system calls")]
 pub(crate) fn raw_open(path: &CStr, flags: i32) -> Option<i32> {
-    let at = libc::AT_FDCWD as usize;
-    // SAFETY: the path is a C string; nothing is created.
-    let fd = unsafe { raw::call(libc::SYS_openat, [at, path.as_ptr() as usize, flags as usize, 0, 0, 0]) };
+    open(path, flags, 0)
+}
+
+/// Opens a file; one that is made has the rights of `mode`.
+#[expect(unsafe_code, reason = "system calls")]
+fn open(path: &CStr, flags: i32, mode: usize) -> Option<i32> {
+    let (at, path) = (libc::AT_FDCWD as usize, path.as_ptr() as usize);
+    // SAFETY: the path is a C string.
+    let fd = unsafe { raw::call(libc::SYS_openat, [at, path, flags as usize, mode, 0, 0]) };
     i32::try_from(fd).ok().filter(|&fd| fd >= 0)
 }
 
@@ -39,11 +44,7 @@ pub(crate) fn raw_open(path: &CStr, flags: i32) -> Option<i32> {
 /// file, and for a link.
 #[expect(unsafe_code, reason = "system calls")]
 pub(crate) fn raw_open_own(path: &CStr, size: usize) -> Option<i32> {
-    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-    let (at, path, mode) = (libc::AT_FDCWD as usize, path.as_ptr() as usize, 0o600);
-    // SAFETY: the path is a C string.
-    let fd = unsafe { raw::call(libc::SYS_openat, [at, path, flags as usize, mode, 0, 0]) };
-    let fd = i32::try_from(fd).ok().filter(|&fd| fd >= 0)?;
+    let fd = open(path, libc::O_RDWR | libc::O_CREAT | libc::O_NOFOLLOW | libc::O_CLOEXEC, 0o600)?;
     // SAFETY: asks for a number.
     let user = unsafe { raw::call(libc::SYS_geteuid, [0; 6]) };
     let is_own = |stat: libc::stat| {
