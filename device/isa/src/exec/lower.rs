@@ -353,6 +353,7 @@ impl Lowering {
             Family::Flat(moves) => self.flat(inst, moves),
             Family::FlatToLds(moves) => self.flat_to_lds(inst, moves),
             Family::Transposed(dwords) => self.transposed(inst, dwords),
+            Family::LdsTransposed(bits) => self.lds_transposed(inst, bits),
             Family::RegisterBlock => self.register_block(inst),
             Family::ByLane => self.by_lane(inst),
             Family::Buffer(operation) => self.buffer(inst, operation),

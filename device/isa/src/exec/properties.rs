@@ -89,6 +89,8 @@ pub(crate) enum Family {
     FlatToLds(Moves),
     /// GLOBAL, of this many dwords for each lane, which then change places.
     Transposed(u32),
+    /// LDS, of elements of this many bits, which then change places.
+    LdsTransposed(u32),
     /// GLOBAL and SCRATCH, of the registers that `M0` names of 32.
     RegisterBlock,
     /// Global memory addressed by lane.

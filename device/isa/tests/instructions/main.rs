@@ -29,6 +29,7 @@ mod rare;
 mod resume;
 mod sample_programs;
 mod samples;
+mod scaled;
 mod series;
 mod shared;
 mod succession;

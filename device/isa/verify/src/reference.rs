@@ -27,6 +27,7 @@ mod number;
 mod packed;
 mod reciprocal;
 mod scalar;
+mod scaled;
 mod small;
 mod spread;
 pub mod state;

@@ -112,7 +112,7 @@ fn compared(report: &Report, name: &str) -> String {
 }
 
 /// Beginnings of operations, some of whose results are choices of the engine.
-const CHOICES: [&str; 38] = [
+const CHOICES: [&str; 41] = [
     "image_sample",
     "image_gather4",
     "image_get_lod",
@@ -140,6 +140,9 @@ const CHOICES: [&str; 38] = [
     "v_mullit",
     "v_fma_mix",
     "v_cvt_sr_",
+    "v_cvt_scalef32_",
+    "ds_read_b64_tr_",
+    "ds_read_b96_tr_",
     "v_dot",
     "v_div_fixup",
     "v_permlane64",

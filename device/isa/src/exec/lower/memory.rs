@@ -150,6 +150,15 @@ impl Lowering {
         Ok(())
     }
 
+    /// Loads from LDS that transpose a matrix.
+    pub(super) fn lds_transposed(&mut self, inst: &Inst, bits: u32) -> Lowered {
+        let dwords = ds::transposed_dwords(bits);
+        self.lds(inst, ds::Operation::Moves(Moves::Dwords(dwords)))?;
+        let dst = self.row(inst.dst, dwords)?;
+        self.emit_extra(Di { dst, imm: bits, ..Di::new(ds::transpose) });
+        Ok(())
+    }
+
     /// Loads and stores of the registers that `M0` names; the others of the 32 need not be there.
     pub(super) fn register_block(&mut self, inst: &Inst) -> Lowered {
         let entry = match properties(inst.op).memory {

@@ -31,7 +31,8 @@ fn source(n: usize) -> Operand {
     Operand::Prepared(n as u8 * EACH)
 }
 
-fn vector(value: u32) -> [Source; 3] {
+/// A row as the only source.
+pub(super) fn vector(value: u32) -> [Source; 3] {
     [Source { value, kind: Kind::Vector, ..Source::ZERO }, Source::ZERO, Source::ZERO]
 }
 
@@ -91,11 +92,11 @@ impl Lowering {
             return Err(Unsupported);
         }
         let types = operand_types(self.arch, inst);
+        if types.iter().any(|operand| operand.words > EACH) {
+            return Err(Unsupported);
+        }
         let registers = |place: Place| {
-            types
-                .iter()
-                .find(|operand| operand.place == place)
-                .map_or(1, |operand| operand.words.clamp(1, EACH))
+            types.iter().find(|operand| operand.place == place).map_or(1, |operand| operand.words.max(1))
         };
         for n in 0..prepared.src.len() {
             let operand = prepared.src[n];

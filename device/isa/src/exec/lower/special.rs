@@ -9,7 +9,7 @@ use crate::exec::vector::op::Format;
 use crate::exec::{
     matrix::{mfma, wmma, wmma_exact, wmma_spread},
     scalar::control,
-    vector::{dot, lane, small, vop3p},
+    vector::{dot, lane, scaled, small, vop3p},
 };
 use crate::inst::{Mods, Op, Operand};
 
@@ -90,7 +90,10 @@ impl Lowering {
                     dot::Card::number(self.file.float_sums),
                 );
             }
-            _ => return Err(Unsupported),
+            op => {
+                let conversion = scaled::Conversion::named(op.mnemonic()).ok_or(Unsupported)?;
+                return self.scaled_conversion(o, conversion);
+            }
         };
         let mut src = [Source::ZERO; 3];
         for (n, source) in src.iter_mut().enumerate() {
@@ -251,6 +254,52 @@ impl Lowering {
         let flags = self.float_flags(&[Format::F32])?;
         let dst = self.row(o.dst, if wide { 2 } else { 1 })?;
         self.emit(Di { dst, src, imm, aux, flags, ..Di::new(handler) });
+        Ok(())
+    }
+
+    /// `v_cvt_scalef32_*`.
+    fn scaled_conversion(&mut self, o: &Operation<'_>, conversion: scaled::Conversion) -> Lowered {
+        let scaled::Conversion { wide, narrow, narrows, count, by_chance, .. } = conversion;
+        let mut src = [Source::ZERO; 3];
+        let (numbers, scale) = match (conversion.takes_two(), by_chance) {
+            (true, _) => (2, 2),
+            (false, true) => (1, 2),
+            (false, false) => (1, 1),
+        };
+        let format = if narrows && wide == scaled::Wide::Half { Format::F16 } else { Format::Bits };
+        let registers = if narrows { conversion.wide_registers() } else { conversion.narrow_registers() };
+        for (n, source) in src.iter_mut().enumerate().take(numbers) {
+            // Only a half alone is chosen by `op_sel`.
+            let is_constant =
+                matches!(o.src[n], Operand::InlineInt(_) | Operand::InlineFloat(_) | Operand::Literal(_));
+            let bits = match registers {
+                1 if narrows && count == 1 && wide != scaled::Wide::Single => 16,
+                2 if is_constant => 32,
+                _ => registers * 32,
+            };
+            *source = self.operand(o, n, Width { bits, format, signed: false })?;
+        }
+        if by_chance {
+            src[1] = self.operand(o, 1, Width::B32)?;
+        }
+        src[2] = self.operand(o, scale, Width::B32)?;
+        let size = narrow.bits() * count;
+        // Of a destination its byte or half, of a source too, where other bits say it.
+        let aux = match (size, narrows) {
+            (8, true) => o.mods.op_sel >> 2 & 3,
+            (16, true) => o.mods.op_sel >> 3 & 1,
+            (8, false) => o.mods.op_sel & 3,
+            (16, false) => o.mods.op_sel & 1,
+            _ => 0,
+        };
+        let flags = if o.mods.op_sel & 8 != 0 { flag::DST_HIGH } else { 0 };
+        let (handler, registers): (Handler, u32) = if narrows {
+            (scaled::narrow, conversion.narrow_registers())
+        } else {
+            (scaled::widen, conversion.wide_registers())
+        };
+        let dst = self.row(o.dst, registers)?;
+        self.emit(Di { dst, src, imm: conversion.word(), aux, flags, ..Di::new(handler) });
         Ok(())
     }
 

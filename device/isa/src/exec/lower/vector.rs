@@ -3,6 +3,7 @@
 use super::numbers::{as_sum, bits_of, half_constant, of_numbers};
 use super::operand::Width;
 use super::permutation::permutation_bits;
+use super::prepare::vector;
 use super::{Di, Lowered, Lowering, Unsupported};
 use crate::exec::di::{Kind, Role, Source, flag};
 use crate::exec::form::Form;
@@ -116,12 +117,7 @@ impl Lowering {
         first.dst = TEMP_ROW as u32;
         self.operation(&y)?;
         let mov = vop_int::entry(Op::V_MOV_B32, self.backend).ok_or(Unsupported)?;
-        let src = [
-            Source { value: TEMP_ROW as u32, kind: Kind::Vector, ..Source::ZERO },
-            Source::ZERO,
-            Source::ZERO,
-        ];
-        self.emit_extra(Di { dst, src, ..Di::new(mov.general) });
+        self.emit_extra(Di { dst, src: vector(TEMP_ROW as u32), ..Di::new(mov.general) });
         Ok(())
     }
 
@@ -280,6 +276,7 @@ impl Lowering {
             | Family::Flat(_)
             | Family::FlatToLds(_)
             | Family::Transposed(_)
+            | Family::LdsTransposed(_)
             | Family::RegisterBlock
             | Family::ByLane
             | Family::Buffer(_) => Err(Unsupported),

@@ -13,8 +13,10 @@ pub(crate) mod narrow;
 pub(crate) mod pattern;
 mod permute;
 mod store;
+mod transposed;
 
 pub(crate) use load::{clear, load_b64};
+pub(crate) use transposed::{dwords as transposed_dwords, transpose};
 
 use super::atomic::Function;
 use crate::exec::di::{Di, Handler, Machine};

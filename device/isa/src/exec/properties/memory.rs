@@ -45,6 +45,10 @@ const fn transposed(dwords: u32) -> Properties {
     of(Family::Transposed(dwords)).memory(Space::Global, Load).coherent()
 }
 
+const fn lds_transposed(bits: u32) -> Properties {
+    of(Family::LdsTransposed(bits)).memory(Space::Lds, Load)
+}
+
 const fn buffer(space: Space, effect: Effect, operation: mubuf::Operation) -> Properties {
     of(Family::Buffer(operation)).memory(space, effect).coherent()
 }
@@ -264,6 +268,10 @@ pub(super) const ROWS: &[Row] = &[
     (Op::DS_RSUB_RTN_U64, lds(Atomic, Operation::Returning(Function::ReverseSub, 64))),
     (Op::DS_RSUB_U32, lds(Atomic, Operation::Moves(Moves::Atomic(Function::ReverseSub, 32)))),
     (Op::DS_RSUB_U64, lds(Atomic, Operation::Moves(Moves::Atomic(Function::ReverseSub, 64)))),
+    (Op::DS_READ_B64_TR_B16, lds_transposed(16)),
+    (Op::DS_READ_B64_TR_B4, lds_transposed(4)),
+    (Op::DS_READ_B64_TR_B8, lds_transposed(8)),
+    (Op::DS_READ_B96_TR_B6, lds_transposed(6)),
     (Op::DS_STORE_2ADDR_B32, lds(Store, Operation::Two { dwords: 1, unit: 4 })),
     (Op::DS_STORE_2ADDR_B64, lds(Store, Operation::Two { dwords: 2, unit: 8 })),
     (Op::DS_STORE_2ADDR_STRIDE64_B32, lds(Store, Operation::Two { dwords: 1, unit: 256 })),

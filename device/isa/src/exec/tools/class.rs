@@ -97,7 +97,9 @@ impl Class {
             | Family::NarrowScalarMemory(_) => Self::ScalarMemory,
             Family::Matrix => Self::Matrix,
             family if family.is_vector() => Self::of_vector(inst.op.mnemonic()),
-            Family::Lds(_) | Family::LdsExchange(_) | Family::GlobalWaveSync => Self::Lds,
+            Family::Lds(_) | Family::LdsTransposed(_) | Family::LdsExchange(_) | Family::GlobalWaveSync => {
+                Self::Lds
+            }
             _ => match row.memory {
                 Some((Space::Scratch, _)) => Self::Private,
                 Some((_, Effect::Load)) => Self::Load,

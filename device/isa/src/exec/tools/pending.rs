@@ -196,7 +196,10 @@ impl Pending {
         if matches!(inst.op, Op::S_SENDMSG_RTN_B32 | Op::S_SENDMSG_RTN_B64) {
             return Some((event(Kind::Message, into), scalar));
         }
-        if matches!(row.family, Family::Lds(_) | Family::LdsExchange(_) | Family::GlobalWaveSync) {
+        if matches!(
+            row.family,
+            Family::Lds(_) | Family::LdsTransposed(_) | Family::LdsExchange(_) | Family::GlobalWaveSync
+        ) {
             return Some((event(Kind::Lds, into), [false, true, false]));
         }
         let (space, effect) = row.memory?;

@@ -144,6 +144,7 @@ pub(crate) fn collect(w: &Wave, m: &Machine<'_>, inst: &Inst, d: &Di, into: &mut
             all.flat(m, d, bytes_of(moves));
         }
         Family::Transposed(dwords) => all.flat(m, d, dwords * 4),
+        Family::LdsTransposed(bits) => all.lds(d, &[d.imm], ds::transposed_dwords(bits) * 4),
         Family::RegisterBlock => {
             for n in (0..32).filter(|n| w.s[slot::M0] >> n & 1 != 0) {
                 all.flat(m, &Di { imm: d.imm.wrapping_add(n * 4), ..*d }, 4);

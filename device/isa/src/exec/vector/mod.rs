@@ -20,6 +20,7 @@ pub(super) mod qsad;
 pub(crate) mod reciprocal;
 pub(crate) mod root;
 pub(super) mod rounded;
+pub(crate) mod scaled;
 pub(crate) mod sdwa;
 pub(super) mod sixteen;
 pub(super) mod small;

@@ -2,7 +2,7 @@
 
 use belfry_isa::inst::Inst;
 
-use super::memory::{Place, address, load, register, store};
+use super::memory::{Place, address, ds_load, load, register, store};
 use super::state::{End, State, number};
 
 /// A load of eight elements of `bytes` bytes by each lane of a wave32, a row of a matrix or a half of one; each lane gets a column of what
@@ -27,6 +27,31 @@ pub(super) fn transposed(state: &mut State, inst: &Inst, bytes: usize) -> Result
             (0..8).flat_map(|n| rows[from(n)][at % 8 * bytes..(at % 8 + 1) * bytes].to_vec()).collect();
         for (n, word) in (0..).zip(column.chunks(4)) {
             state.set_vgpr(register(state, inst.dst) + n, lane, number(word) as u32);
+        }
+    }
+    Ok(())
+}
+
+/// A load from LDS by each lane of a wave64. Sixteen lanes load a matrix of sixteen columns, row after row; lane *n* of them gets
+/// column *n*, of elements of `bits` bits.
+pub(super) fn transposed_lds(state: &mut State, inst: &Inst, bits: usize) -> Result<(), End> {
+    let bytes = if bits == 6 { 12 } else { 8 };
+    let offset = inst.mem.offset as u32;
+    let mut memory = vec![vec![false; bytes * 8]; 64];
+    for lane in state.active() {
+        let address = state.vgpr(register(state, inst.src[0]), lane).wrapping_add(offset);
+        let loaded = ds_load(state, address, bytes)?;
+        memory[lane as usize] =
+            loaded.iter().flat_map(|byte| (0..8).map(move |bit| byte >> bit & 1 != 0)).collect();
+    }
+    for lane in state.active() {
+        let (group, column) = (lane as usize / 16, lane as usize % 16);
+        let matrix: Vec<bool> = memory[group * 16..][..16].concat();
+        let rows: Vec<bool> =
+            matrix.chunks(16 * bits).flat_map(|row| row[column * bits..][..bits].to_vec()).collect();
+        for (n, word) in (0..).zip(rows.chunks(32)) {
+            let value = word.iter().rev().fold(0, |value, bit| value << 1 | u32::from(*bit));
+            state.set_vgpr(register(state, inst.dst) + n, lane, value);
         }
     }
     Ok(())

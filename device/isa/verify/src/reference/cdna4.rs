@@ -15,7 +15,7 @@ fn by_table(table: u32, words: [u32; 3], bits: u32) -> u32 {
 }
 
 /// The high half of a single, to nearest even.
-fn brain(value: u64) -> u64 {
+pub(super) fn brain(value: u64) -> u64 {
     let value = value as u32;
     if f32::from_bits(value).is_nan() {
         return u64::from(value >> 16 | 0x40);

@@ -169,6 +169,9 @@ pub(crate) fn indexed(state: &State, inst: &Inst) -> Result<Inst, End> {
     }
     let m0 = state.m0();
     let types = belfry_isa::tables::operand_types(state.arch, inst);
+    if types.iter().any(|operand| operand.words > 4) {
+        return Err(End::Unknown);
+    }
     let words =
         |place| types.iter().find(|operand| operand.place == place).map(|operand| operand.words.max(1));
     let limit = state.v.len() - state.facts().accumulators;

@@ -270,7 +270,7 @@ fn inside(state: &State, address: u32, count: u32) -> bool {
 }
 
 /// Reads the bytes of a DS instruction: 0 if not all of them are inside.
-fn ds_load(state: &State, address: u32, count: usize) -> Result<Vec<u8>, End> {
+pub(super) fn ds_load(state: &State, address: u32, count: usize) -> Result<Vec<u8>, End> {
     if inside(state, address, count as u32) { state.lds_load(address, count) } else { Ok(vec![0; count]) }
 }
 
@@ -304,15 +304,14 @@ fn global_wave_sync(state: &State, inst: &Inst) -> Option<GwsRequest> {
 /// DS.
 pub(crate) fn ds(state: &mut State, inst: &Inst) -> Result<(), End> {
     let name = inst.op.mnemonic().strip_prefix("ds_").ok_or(End::Unknown)?;
-    // Loads that transpose are not there.
-    if name.contains("_tr_") {
-        return Err(End::Unknown);
-    }
     if let Some(asked) = global_wave_sync(state, inst) {
         return Err(End::Stop(format!("{:?}", Stop::GlobalWaveSync(asked))));
     }
     if inst.mem.gds {
         return Err(End::Unknown);
+    }
+    if let Some((_, bits)) = name.split_once("_tr_b") {
+        return blocks::transposed_lds(state, inst, bits.parse().map_err(|_| End::Unknown)?);
     }
     let dst = register(state, inst.dst);
     let (data0, data1) = (register(state, inst.src[1]), register(state, inst.src[2]));

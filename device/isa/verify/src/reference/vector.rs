@@ -4,7 +4,9 @@ use belfry_isa::inst::{Dpp, Format, Inst, Op, Operand};
 
 use super::lane::{From, Lane, Out, Vector};
 use super::state::{EXEC, End, State, VCC};
-use super::{cdna4, compare, cross, flags, float, fnuz, gfx9, integer, matrix, mfma, packed, small, spread};
+use super::{
+    cdna4, compare, cross, flags, float, fnuz, gfx9, integer, matrix, mfma, packed, scaled, small, spread,
+};
 
 /// Runs a vector ALU instruction.
 pub(crate) fn run(state: &mut State, inst: &Inst, zeroes: bool) -> Result<(), End> {
@@ -23,6 +25,9 @@ pub(crate) fn run(state: &mut State, inst: &Inst, zeroes: bool) -> Result<(), En
     }
     if matches!(inst.op, Op::V_NOP | Op::V_PIPEFLUSH) {
         return Ok(());
+    }
+    if let Some(done) = scaled::run(state, inst) {
+        return done;
     }
     if let Some(done) = cross::run(state, inst) {
         return done;

@@ -111,14 +111,22 @@ impl Byte {
     /// From a single, rounded to nearest even; what is too large is the largest number with `limited`, otherwise an infinity
     /// (E4M3: a NaN).
     pub(crate) fn encoded(self, value: u32, limited: bool) -> u8 {
-        self.rounded(value, limited, |kept, rest, step| {
-            kept + u64::from(rest * 2 > step || (rest * 2 == step && kept & 1 != 0))
-        })
+        self.divided(value, 0, None, limited)
     }
 
     /// As [`Byte::encoded`], with the highest bits of `random` added behind the last digit and the rest cut off.
     pub(crate) fn encoded_by_chance(self, value: u32, random: u32, limited: bool) -> u8 {
-        self.rounded(value, limited, |kept, rest, step| {
+        self.divided(value, 0, Some(random), limited)
+    }
+
+    /// As [`Byte::encoded`], or with random bits [`Byte::encoded_by_chance`], of a single divided by this power of two.
+    pub(crate) fn divided(self, value: u32, power: i32, random: Option<u32>, limited: bool) -> u8 {
+        let Some(random) = random else {
+            return self.rounded(value, power, limited, |kept, rest, step| {
+                kept + u64::from(rest * 2 > step || (rest * 2 == step && kept & 1 != 0))
+            });
+        };
+        self.rounded(value, power, limited, |kept, rest, step| {
             // `step` is a power of two: so many of the highest bits are below the last digit.
             let bits = step.trailing_zeros().min(32);
             let chance = (u64::from(random) << 32 >> 32) >> (32 - bits);
@@ -126,8 +134,9 @@ impl Byte {
         })
     }
 
-    /// Rounds by a function of the digits kept, the rest below them, and what the last digit kept is worth.
-    fn rounded(self, value: u32, limited: bool, round: impl Fn(u64, u64, u64) -> u64) -> u8 {
+    /// Divides by a power of two and rounds by a function of the digits kept, the rest below them, and what the last digit kept is
+    /// worth.
+    fn rounded(self, value: u32, divisor: i32, limited: bool, round: impl Fn(u64, u64, u64) -> u64) -> u8 {
         let (digits, bias) = self.shape();
         let (largest, infinity, nan) = self.limits();
         // Neither the NaN nor zero has a sign in the formats of CDNA3.
@@ -142,11 +151,16 @@ impl Byte {
         }
         let exponent = (magnitude >> 23) as i32;
         let fraction = u64::from(magnitude & 0x7f_ffff);
-        let (significand, power) =
-            if exponent == 0 { (fraction, -126) } else { (fraction | 1 << 23, exponent - 127) };
+        if magnitude == 0 {
+            return if unsigned { 0 } else { sign };
+        }
+        // The highest digit, of a denormal too, is at 23.
+        let up = if exponent == 0 { magnitude.leading_zeros() - 8 } else { 0 };
+        let significand = if exponent == 0 { fraction << up } else { fraction | 1 << 23 };
+        let power = exponent.max(1) - 127 - up.cast_signed() - divisor;
         // Digits below those that are kept; more of them where the result is denormal.
         let shift = (23 - digits) + (1 - bias - power).max(0).unsigned_abs();
-        if significand == 0 || shift > 60 {
+        if shift > 60 {
             return if unsigned { 0 } else { sign };
         }
         let step = 1u64 << shift;
@@ -210,6 +224,33 @@ mod tests {
         assert_eq!(Byte::Fp8Fnuz.encoded((-1e9f32).to_bits(), true), 0xff);
         assert_eq!(f32::from_bits(Byte::Bf8Fnuz.to_single(0x01)), 1.0 / 131_072.0);
         assert!(f32::from_bits(Byte::Bf8Fnuz.to_single(0x80)).is_nan());
+    }
+
+    #[test]
+    fn numbers_of_six_and_four_bits_come_back_from_any_power() {
+        for format in [Byte::Fp6, Byte::Bf6, Byte::Fp4] {
+            for bits in 0..1u8 << format.bits() {
+                let number = f32::from_bits(format.to_single(bits));
+                for power in [-127, -1, 0, 5, 120] {
+                    let value = (number * 2f32.powi(power)).to_bits();
+                    assert_eq!(
+                        format.divided(value, power, None, false),
+                        bits,
+                        "{format:?} {bits:#x} {power}"
+                    );
+                    assert_eq!(format.divided(value, power, Some(u32::MAX), true), bits);
+                }
+            }
+        }
+        // Beyond the largest is the largest; a NaN too.
+        assert_eq!(
+            [1e9, -1e9, f32::INFINITY].map(|value| Byte::Fp4.encoded(value.to_bits(), false)),
+            [7, 15, 7]
+        );
+        assert_eq!(Byte::Fp6.encoded(f32::NAN.to_bits(), false), 0x1f);
+        // A denormal single: 2^-149 over 2^-127 is less than half of the smallest E3M2, 2^-4.
+        assert_eq!(Byte::Bf6.divided(1, -127, None, false), 0);
+        assert_eq!(Byte::Bf6.divided(1 << 19, -127, None, false), 2, "2^-130 over 2^-127");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 pub(crate) const NAN: u16 = 0xfe00;
 pub(crate) const SIGN: u16 = 0x8000;
+pub(crate) const INFINITY: u16 = 0x7c00;
 
 #[inline(always)]
 pub(crate) fn is_nan(bits: u16) -> bool {
