@@ -54,7 +54,8 @@ fn end(said: &str) -> (u64, String) {
 #[test]
 fn runs_of_every_chip_replay_ten_times_to_the_same() {
     let folder = tempfile::tempdir().unwrap();
-    for chip in ["gfx1100", "gfx1201", "gfx942"] {
+    for model in belfry_device::chip::MODELS {
+        let chip = model.name;
         for program in [&["vector-add"][..], &["many-queues", "8"]] {
             let path = folder.path().join(format!("{chip}-{}", program[0]));
             record(&path, &["--chip", chip], program);

@@ -22,7 +22,8 @@ fn number(value: &Value) -> u64 {
 #[test]
 fn vector_add_is_counted_on_each_chip() {
     let place = tempfile::tempdir().unwrap();
-    for (chip, lanes) in [("gfx1100", 32), ("gfx1201", 32), ("gfx942", 64)] {
+    for model in belfry_device::chip::MODELS {
+        let (chip, lanes) = (model.name, u64::from(model.generation.shader.row_lanes));
         let options = ["--chip", chip, "--json", "--profile=profile.json", "--", "vector-add", "4096"];
         let (output, said) = belfry(&options, place.path());
         assert!(output.status.success(), "{chip}: {said}");

@@ -37,7 +37,7 @@ enum Sources {
 const KEPT: [u32; 4] = [0x4c, 0x4d, 0x60, 0x61];
 
 /// Names, and numbers in VOP3P-MAI of gfx942, or in VOP3P of the others.
-const OPERATIONS: [(Arch, &str, u32); 33] = [
+const OPERATIONS: [(Arch, &str, u32); 37] = [
     (Arch::Gfx942, "f16 16x16x16", 0x4d),
     (Arch::Gfx942, "f16 32x32x8", 0x4c),
     (Arch::Gfx942, "f16 16x16x4_4b", 0x49),
@@ -57,6 +57,10 @@ const OPERATIONS: [(Arch, &str, u32); 33] = [
     (Arch::Gfx942, "fp8 16x16x32", 0x73),
     (Arch::Gfx942, "fp8 32x32x16", 0x77),
     (Arch::Gfx942, "smfmac f16 16x16x32", 0x62),
+    (Arch::Gfx950, "fp4 16x16x128", 0x2d),
+    (Arch::Gfx950, "fp4 32x32x64", 0x2e),
+    (Arch::Gfx950, "fp6 16x16x128", 0x2d),
+    (Arch::Gfx950, "fp6 32x32x64", 0x2e),
     (Arch::Gfx1100, "wmma f16", 0x40),
     (Arch::Gfx1100, "wmma bf16", 0x41),
     (Arch::Gfx1100, "wmma f16, f16 sum", 0x42),
@@ -82,10 +86,10 @@ fn main() {
     for backend in selection.backends() {
         for (arch, name, number) in OPERATIONS.into_iter().filter(|(_, name, _)| selection.has(name)) {
             let [zero, sum] =
-                [Sources::Factors, Sources::All].map(|common| measure(backend, arch, number, common));
+                [Sources::Factors, Sources::All].map(|common| measure(backend, arch, (name, number), common));
             let is_kept = arch == Arch::Gfx942 && KEPT.contains(&number);
             let new = if is_kept {
-                format!("{:.0}", measure(backend, arch, number, Sources::Zero))
+                format!("{:.0}", measure(backend, arch, (name, number), Sources::Zero))
             } else {
                 String::new()
             };
@@ -93,8 +97,8 @@ fn main() {
             println!("{kind:<10} {tier:<5} {name:<22} {zero:>10.0} {sum:>10.0} {new:>10}");
             if name.starts_with("wmma") && name.contains("f16") {
                 let backend = backend.with_matrices(Matrices::Exact);
-                let [zero, sum] =
-                    [Sources::Factors, Sources::All].map(|common| measure(backend, arch, number, common));
+                let [zero, sum] = [Sources::Factors, Sources::All]
+                    .map(|common| measure(backend, arch, (name, number), common));
                 let name = format!("{name}, exact");
                 println!("{kind:<10} {tier:<5} {name:<22} {zero:>10.0} {sum:>10.0}");
             }
@@ -104,8 +108,8 @@ fn main() {
 
 /// Nanoseconds of one instruction with A from v0, B from v8 on, D from v32 or a0 on, which is C too or C is zero. Where A and B
 /// are not common, they are any two of v0 to v15, and of v16 to v31.
-fn measure(backend: Backend, arch: Arch, number: u32, common: Sources) -> f64 {
-    let old = arch == Arch::Gfx942;
+fn measure(backend: Backend, arch: Arch, (name, number): (&str, u32), common: Sources) -> f64 {
+    let old = matches!(arch, Arch::Gfx942 | Arch::Gfx950);
     let adds = common == Sources::All;
     // The third source of sparse ones is an index, v16.
     let third = match (old, adds) {
@@ -115,8 +119,17 @@ fn measure(backend: Backend, arch: Arch, number: u32, common: Sources) -> f64 {
         (true, true) => 0x100,
         (false, true) => 0x120,
     };
+    // CBSZ and BLGP.
+    let format = match (arch, name.starts_with("fp4")) {
+        (Arch::Gfx950, true) => 4,
+        (Arch::Gfx950, false) => 2,
+        _ => 0,
+    };
     let instruction = match old {
-        true => [0xd380_8000 | number << 16, 0x100 | 0x108 << 9 | third << 18],
+        true => {
+            let first = 0xd380_8000 | number << 16 | format << 8;
+            [first, 0x100 | 0x108 << 9 | third << 18 | format << 29]
+        }
         false => [0xcc00_4020 | number << 16, 0x1800_0000 | 0x100 | 0x108 << 9 | third << 18],
     };
     let [branch, end] = if old { [0xbf85_0000, 0xbf81_0000] } else { [0xbfa2_0000, 0xbfb0_0000] };

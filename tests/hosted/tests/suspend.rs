@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use belfry_device::chip::{self, Model, gfx942, gfx1201};
+use belfry_device::chip::{self, MODELS, Model};
 use belfry_device::faults::{Hook, Plan, Rule};
 use belfry_device::time::TimeSource;
 use belfry_device::{GpuConfig, GuestError};
@@ -14,7 +14,6 @@ use belfry_runtime::{Buffer, Completion, Runtime};
 use belfry_runtime_hosted::HostedTransport;
 use belfry_tools::inspect::Inspect as _;
 
-const CHIPS: [&Model; 3] = [chip::DEFAULT, &gfx1201::MODEL, &gfx942::MODEL];
 /// Workgroups of `tides`, and the work-items of each.
 const GROUPS: u32 = 6;
 const GROUP: u32 = 128;
@@ -86,7 +85,7 @@ fn tides(gpu: &Arc<HostedGpu>, meanwhile: impl FnOnce(&Waiting<'_>)) -> Vec<u32>
 
 #[test]
 fn waves_in_flight_go_on_where_they_were() {
-    for chip in CHIPS {
+    for chip in MODELS {
         let gpu = gpu(chip);
         let expected = tides(&gpu, |waiting| waiting.assert_not_done());
         let result = tides(&gpu, |waiting| {
@@ -131,7 +130,7 @@ fn device_that_is_suspended_has_no_queue_and_raises_no_interrupt() {
 
 #[test]
 fn what_is_asked_for_while_it_is_suspended_is_done_afterwards() {
-    for chip in CHIPS {
+    for chip in MODELS {
         let (gpu, another) = (gpu(chip), gpu(chip));
         let runtime = process(&gpu);
         let agent = runtime.gpu();
@@ -179,7 +178,7 @@ fn programs_of_all_kinds_go_on_however_often_the_device_is_suspended() {
         ("grid-sync", ""),
         ("sort", "4096"),
     ];
-    for chip in CHIPS {
+    for chip in MODELS {
         let gpu = gpu(chip);
         let (left, times) = (AtomicU64::new(programs.len() as u64), AtomicU64::new(0));
         std::thread::scope(|scope| {
@@ -205,7 +204,7 @@ fn programs_of_all_kinds_go_on_however_often_the_device_is_suspended() {
 
 #[test]
 fn rule_strikes_at_any_call_and_the_program_ends_well() {
-    for chip in CHIPS {
+    for chip in MODELS {
         let counted = gpu_with(chip, Plan::counting());
         example(&counted, "many-queues", "2").unwrap();
         let calls = counted.device().faults().report().met[&Hook::Call];
@@ -228,7 +227,7 @@ fn rule_strikes_at_any_call_and_the_program_ends_well() {
 
 #[test]
 fn queue_that_hangs_is_lost_and_the_next_program_works() {
-    for chip in CHIPS {
+    for chip in MODELS {
         let plan = "queue-hang@kernel:vecadd".parse().unwrap();
         let time = TimeSource::scaled(FACTOR);
         let config = GpuConfig { chip, vram_size: 64 << 20, faults: plan, time, ..GpuConfig::default() };
@@ -255,7 +254,7 @@ fn queue_that_hangs_is_lost_and_the_next_program_works() {
 
 #[test]
 fn device_that_does_not_answer_any_more_is_given_up_and_works_with_a_new_driver() {
-    for chip in CHIPS {
+    for chip in MODELS {
         let time = TimeSource::scaled(FACTOR);
         let config =
             GpuConfig { chip, vram_size: 64 << 20, faults: Plan::counting(), time, ..GpuConfig::default() };

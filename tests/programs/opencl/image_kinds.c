@@ -42,6 +42,59 @@ CASE(image_2d) { kind(CL_MEM_OBJECT_IMAGE2D, "image2d_t", "(int2)(x, y)", 2); }
 CASE(image_2d_array) { kind(CL_MEM_OBJECT_IMAGE2D_ARRAY, "image2d_array_t", "(int4)(x, y, z, 0)", 3); }
 CASE(image_3d) { kind(CL_MEM_OBJECT_IMAGE3D, "image3d_t", "(int4)(x, y, z, 0)", 3); }
 
+// A large image has other layouts than a small one. Each texel comes back by a copy, and from a kernel that moves it to another image.
+static void large(cl_channel_order order, cl_channel_type type, size_t bytes, cl_image_desc shape) {
+    IMAGES;
+    const size_t width = shape.image_width, height = shape.image_height;
+    const bool is_volume = shape.image_type == CL_MEM_OBJECT_IMAGE3D;
+    const size_t depth = is_volume ? shape.image_depth : shape.image_array_size ? shape.image_array_size : 1;
+    const char* image = is_volume ? "image3d_t" : shape.image_array_size ? "image2d_array_t" : "image2d_t";
+    const char* place = depth > 1 ? "(int4)(x, y, z, 0)" : "(int2)(x, y)";
+    const size_t count = width * height * depth * bytes / 4;
+    uint32_t *content = noise(count, 5), *got = noise(count, 6);
+    cl_image_format format = {order, type};
+    cl_mem one = make_image(format, shape, content), other = make_image(format, shape, NULL);
+    read_image(one, width, height, depth, got);
+    SAME(got, content, count);
+    char source[512];
+    snprintf(source, sizeof source,
+             "#pragma OPENCL EXTENSION cl_khr_3d_image_writes : enable\n"
+             "kernel void move(read_only %s from, write_only %s to) {\n"
+             "    int x = get_global_id(0), y = get_global_id(1), z = get_global_id(2);\n"
+             "    write_imageui(to, %s, read_imageui(from, %s));\n}\n",
+             image, image, place, place);
+    cl_kernel kernel = build_kernel(source, "move");
+    SET_ARG(kernel, 0, one);
+    SET_ARG(kernel, 1, other);
+    run_over(kernel, 3, width, height, depth);
+    memset(got, 0, count * 4);
+    read_image(other, width, height, depth, got);
+    SAME(got, content, count);
+    free(content);
+    free(got);
+    CL(clReleaseMemObject(one));
+    CL(clReleaseMemObject(other));
+    close_device();
+}
+
+CASE(image_of_bytes_is_large) { large(CL_R, CL_UNSIGNED_INT8, 1, flat(640, 480)); }
+CASE(image_of_halves_is_large) { large(CL_R, CL_UNSIGNED_INT16, 2, flat(500, 520)); }
+CASE(image_of_words_is_large) { large(CL_RGBA, CL_UNSIGNED_INT8, 4, flat(512, 300)); }
+CASE(image_of_pairs_is_large) { large(CL_RGBA, CL_UNSIGNED_INT16, 8, flat(300, 260)); }
+CASE(image_of_fours_is_large) { large(CL_RGBA, CL_UNSIGNED_INT32, 16, flat(260, 200)); }
+CASE(image_with_layers_is_large) {
+    cl_image_desc shape = flat(260, 200);
+    shape.image_type = CL_MEM_OBJECT_IMAGE2D_ARRAY;
+    shape.image_array_size = 5;
+    large(CL_RGBA, CL_UNSIGNED_INT8, 4, shape);
+}
+CASE(volume_is_large) {
+    cl_image_desc shape = flat(100, 70);
+    shape.image_type = CL_MEM_OBJECT_IMAGE3D;
+    shape.image_depth = 66;
+    large(CL_RGBA, CL_UNSIGNED_INT8, 4, shape);
+}
+
 CASE(image_1d_buffer) {
     IMAGES;
     enum { COUNT = 700 };

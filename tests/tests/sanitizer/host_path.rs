@@ -4,13 +4,12 @@
 use std::sync::Arc;
 
 use belfry_device::GpuConfig;
-use belfry_device::chip::{self, Model, gfx942, gfx1201};
+use belfry_device::chip::{MODELS, Model};
 use belfry_device::sanitize::{Misuse, Rule, SanitizeOptions, Sanitizer};
 use belfry_kfd_hosted::HostedGpu;
 use belfry_runtime::{Buffer, Runtime};
 use belfry_runtime_hosted::HostedTransport;
 
-const CHIPS: [&Model; 3] = [chip::DEFAULT, &gfx1201::MODEL, &gfx942::MODEL];
 /// Elements of a buffer: two pages.
 const COUNT: u32 = 2048;
 
@@ -71,7 +70,7 @@ fn after_store(chip: &'static Model, by_engine: bool, flushes: bool) -> Vec<Misu
 
 #[test]
 fn store_that_is_not_flushed_is_told_of() {
-    for chip in CHIPS {
+    for chip in MODELS {
         for by_engine in [false, true] {
             let found = after_store(chip, by_engine, false);
             let [misuse] = &*found else { panic!("{chip}: {found:?}") };
@@ -89,7 +88,7 @@ fn store_that_is_not_flushed_is_told_of() {
 
 #[test]
 fn store_that_is_flushed_is_nothing() {
-    for chip in CHIPS {
+    for chip in MODELS {
         for by_engine in [false, true] {
             assert_eq!(after_store(chip, by_engine, true), [], "{chip}");
         }
@@ -99,7 +98,7 @@ fn store_that_is_flushed_is_nothing() {
 #[test]
 fn driver_and_runtime_flush_what_they_write() {
     let rules = [Rule::HdpNotFlushed, Rule::StaleTranslation, Rule::Refused, Rule::KernargChanged];
-    for chip in CHIPS {
+    for chip in MODELS {
         for (example, arguments) in
             [("vector-add", "5000"), ("many-queues", "4"), ("memory-pools", ""), ("reduce", "10000")]
         {

@@ -281,7 +281,7 @@ pub(crate) mod tests {
                 words[word] |= bits;
                 Image::new(images, words).err()
             };
-            assert_eq!(with(3, 31 << 20), Some(NotModelled("swizzle mode", 31)));
+            assert_eq!(with(3, 19 << 20), Some(NotModelled("swizzle mode", 19)));
             assert_eq!(with(3, 15 << 28), Some(NotModelled("type", 15)));
             let all = if images == Images::Gfx12 { 255 << 17 } else { 255 << 20 };
             assert_eq!(with(1, all), Some(NotModelled("format", 255)));

@@ -127,7 +127,7 @@ static GFX12: [[Pattern; 5]; 7] = [
 ];
 
 /// Modes of gfx11 that spread blocks over pipes, from bit 8 of the offset on: `SW_4K_D_X`, `SW_64K_D_X`, `SW_64K_{Z,R}_X 1xaa`,
-/// `SW_4K_S3_X` and `SW_64K_S3_X`.
+/// `SW_4K_S3_X` and `SW_64K_S3_X`, and those of 256 KiB.
 static FLAT_4K_X: [Pattern; 5] = FLAT.patterns_with(
     12,
     [
@@ -158,6 +158,26 @@ static RENDERED_64K_X: [Pattern; 5] = FLAT.patterns_with(
         "Y4^X9^Y9 Z2^X4^Y4 Z1^Y5^X8 Z0^X5^Y8 Y2^Y6^X7 X3 Y3 X2^X6^Y7",
     ],
 );
+static FLAT_256K_X: [Pattern; 5] = FLAT.patterns_with(
+    18,
+    [
+        "Y4^Z4^X8 Z3^X4^Y8 Z2^Y5^X7 Z1^X5^Y7 Z0^X6^Y6 X6 Y7 X7 Y8 X8",
+        "Y3^Z4^X8 Z3^X4^Y7 Z2^Y4^X7 Z1^X5^Y6 Z0^Y5^X6 X6 Y6 X7 Y7 X8",
+        "Y3^Z4^X7 X3^Z3^Y7 Z2^Y4^X6 Z1^X4^Y6 Z0^X5^Y5 X5 Y6 X6 Y7 X7",
+        "Y2^Z4^X7 X3^Z3^Y6 Z2^Y3^X6 Z1^X4^Y5 Z0^Y4^X5 X5 Y5 X6 Y6 X7",
+        "Y2^Z4^X6 X2^Z3^Y6 Z2^Y3^X5 Z1^X3^Y5 Z0^X4^Y4 X4 Y5 X5 Y6 X6",
+    ],
+);
+static RENDERED_256K_X: [Pattern; 5] = FLAT.patterns_with(
+    18,
+    [
+        "Y4^X9^Y9 Z1^X4^Y4 Z0^Y5^X8 X5^Y8 Y6^X7 X7 Y7 X8^Y9 Y8^X9 X6^Y7",
+        "Y4^X9^Y9 Z1^X4^Y4 Z0^Y5^X8 X5^Y8 Y6^X7 Y3 X7 X8^Y8 Y7^X9 X6^Y7",
+        "Y4^X9^Y9 Z1^X4^Y4 Z0^Y5^X8 X5^Y8 Y6^X7 X3 Y3 X7^Y8 Y7^X8 X6^Y7",
+        "Y4^X9^Y9 X4^Y4^Z4 Z3^Y5^X8 Z2^X5^Y8 Z1^Y6^X7 Y2 X3 Y3^X8 X7^Y7 Z0^X6^Y7",
+        "Y4^X9^Y9 X4^Y4^Z4 Z3^Y5^X8 Z2^X5^Y8 Z1^Y6^X7 X2 Y2 Y3^X7 X3^Y7 Z0^X6^Y7",
+    ],
+);
 static THICK_4K_X: [Pattern; 5] = THICK.patterns_with(
     12,
     [
@@ -178,6 +198,16 @@ static THICK_64K_X: [Pattern; 5] = THICK.patterns_with(
         "Y1^X5^Z6 X1^Y5^Z5 Z2^X4^Y4 Y2^X3^Z4 X2^Y3^Z3 Z3 Y3 X3",
     ],
 );
+static THICK_256K_X: [Pattern; 5] = THICK.patterns_with(
+    18,
+    [
+        "Y2^X7^Z7 X3^Y6^Z6 Z3^Y5^X6 Y3^X5^Z5 X4^Y4^Z4 Z4 Y4 X5 Z5 Y5",
+        "Y2^X6^Z7 X2^Y6^Z6 Z3^X5^Y5 Y3^X4^Z5 X3^Y4^Z4 Z4 Y4 X4 Z5 Y5",
+        "Y2^X6^Z6 X2^Z5^Y6 Z2^X5^Y5 Y3^X4^Z4 X3^Z3^Y4 Z3 Y4 X4 Z4 Y5",
+        "Y1^X6^Z6 X2^Y5^Z5 Z2^Y4^X5 Y2^X4^Z4 X3^Y3^Z3 Z3 Y3 X4 Z4 Y4",
+        "Y1^X5^Z6 X1^Y5^Z5 Z2^X4^Y4 Y2^X3^Z4 X2^Y3^Z3 Z3 Y3 X3 Z4 Y4",
+    ],
+);
 
 /// The patterns of a mode of gfx11, by its number, for images in two dimensions and for volumes.
 fn gfx11(mode: u32, is_volume: bool) -> Option<&'static [Pattern; 5]> {
@@ -193,6 +223,9 @@ fn gfx11(mode: u32, is_volume: bool) -> Option<&'static [Pattern; 5]> {
         (24 | 27, _) => &RENDERED_64K_X,
         (25, true) => &THICK_64K_X,
         (26, false) => &FLAT_64K_X,
+        (28 | 31, _) => &RENDERED_256K_X,
+        (29, true) => &THICK_256K_X,
+        (30, false) => &FLAT_256K_X,
         _ => return None,
     })
 }
@@ -272,8 +305,12 @@ mod tests {
             gfx11(27, 0, false),
             "X0 X1 Y0 X2 Y1 Y2 X3 Y3 X9^Y4^Y9 X4^Y4^Z1 X8^Y5^Z0 X5^Y8 X7^Y6 X7 Y7 X6^Y7"
         );
+        assert_eq!(
+            gfx11(31, 2, false),
+            "0 0 X0 Y0 X1 Y1 X2 Y2 X9^Y4^Y9 X4^Y4^Z1 X8^Y5^Z0 X5^Y8 X7^Y6 X3 Y3 X7^Y8 X8^Y7 X6^Y7"
+        );
         for (mode, is_volume) in
-            [(21, false), (22, true), (5, false), (28, false), (31, false), (18, false), (1, false)]
+            [(21, false), (22, true), (5, false), (29, false), (30, true), (18, false), (1, false)]
         {
             assert!(Layout::of(Images::Gfx11, mode, 0, is_volume).is_none(), "{mode} {is_volume}");
         }
@@ -283,8 +320,10 @@ mod tests {
     fn every_offset_of_a_block_belongs_to_one_element() {
         let gfx11 =
             [(2, false), (5, true), (6, false), (9, true), (10, false), (21, true), (22, false), (24, false)];
-        let gfx11 =
-            gfx11.into_iter().chain([(25, true), (26, false), (27, true)]).map(|mode| (Images::Gfx11, mode));
+        let gfx11 = gfx11
+            .into_iter()
+            .chain([(25, true), (26, false), (27, true), (28, false), (29, true), (30, false), (31, true)])
+            .map(|mode| (Images::Gfx11, mode));
         let gfx12 = (1..8).map(|mode| (Images::Gfx12, (mode, mode > 4)));
         for ((images, (mode, is_volume)), element) in
             gfx11.chain(gfx12).flat_map(|mode| (0..5).map(move |element| (mode, element)))

@@ -44,7 +44,7 @@ impl Lowering {
             self.emit(Di { dst: dst2, src: sources, aux: byte(0) | byte(1) << 2, ..load });
         }
         self.role = Role::Operation(inst.op);
-        self.emit(Di { dst, dst2, src, imm: control.word(), aux, ..Di::new(scaled::run) });
+        self.emit(Di { dst, dst2, src, imm: control.word(), aux, ..Di::new(scaled::run(self.backend)) });
         Ok(())
     }
 

@@ -31,6 +31,45 @@ fn element(random: &mut Random, (bits, exponent, bias): (u32, u32, u32), spread:
     noise >> (bits - 1) << (bits - 1) | power << fraction | kept
 }
 
+/// Fills the registers of `v_mfma_*_f8f6f4`: numbers without NaNs, and scales around 1 that are far from it now and then.
+fn fill_small(random: &mut Random, state: &mut State, inst: &Inst) {
+    let spread = random.pick(&[2usize, 6, 14, 40]);
+    for (n, shift) in [(0, 0), (1, 8)] {
+        // Of six and four bits every word is a row of numbers.
+        let kind = [(8, 4, 7), (8, 5, 15)].get((inst.imm >> shift & 7) as usize).copied();
+        if let (Some(base), Some(kind)) = (state.vector_register(inst.src[n]), kind) {
+            for register in base..(base + 8).min(state.v.len() as u32) {
+                for lane in 0..state.lanes {
+                    let byte = |random: &mut Random| element(random, kind, spread, false) & 0xff;
+                    let word = (0..4).fold(0, |word, n| word | byte(random) << (8 * n));
+                    state.set_vgpr(register, lane, word);
+                }
+            }
+        }
+    }
+    if let Some(base) = state.vector_register(inst.src[2]) {
+        for register in base..(base + 16).min(state.v.len() as u32) {
+            for lane in 0..state.lanes {
+                let value = element(random, (32, 8, 127), 2 * spread, false);
+                state.set_vgpr(register, lane, value);
+            }
+        }
+    }
+    let Some(scales) = inst.dual else { return };
+    let wild = random.one_in(4);
+    for source in [scales.src[0], scales.src[1]] {
+        let Some(register) = state.vector_register(source) else { continue };
+        for lane in 0..state.lanes {
+            let power = |random: &mut Random| match wild && random.one_in(16) {
+                true => random.below(256) as u32,
+                false => 127 + random.below(2 * spread + 1) as u32 - spread as u32,
+            };
+            let word = (0..4).fold(0, |word, n| word | power(random) << (8 * n));
+            state.set_vgpr(register, lane, word);
+        }
+    }
+}
+
 /// Fills the registers of `v_mfma_*` and `v_smfmac_*`.
 pub(super) fn fill(random: &mut Random, state: &mut State, inst: &Inst) {
     let name = inst.op.mnemonic();
@@ -40,6 +79,10 @@ pub(super) fn fill(random: &mut Random, state: &mut State, inst: &Inst) {
     // Indexed registers mean nothing to them.
     state.mode &= !(1 << 27);
     if random.one_in(5) {
+        return;
+    }
+    if name.ends_with("f8f6f4") {
+        fill_small(random, state, inst);
         return;
     }
     let kinds: Vec<&str> = name.split('_').skip(4).filter(|word| format(word).is_some()).collect();

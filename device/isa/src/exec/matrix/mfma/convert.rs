@@ -9,9 +9,9 @@ use crate::lanes::Lanes;
 use crate::wave::{Chunk, Wave};
 
 /// Exponent fields of singles that [powers](Matrix::power) are made of: between 2^-30 and 2^30.
-const FIELDS: [u32; 2] = [97, 157];
+pub(super) const FIELDS: [u32; 2] = [97, 157];
 /// Difference between a single's exponent field and its power, which is smaller.
-const BIAS: u32 = 31;
+pub(super) const BIAS: u32 = 31;
 /// [`EMPTY`] in every byte.
 pub(super) const EMPTIES: u32 = EMPTY * 0x0101_0101;
 /// Less than any sum of two powers, and more than any of a power and a zero's, which is below 128.
@@ -118,7 +118,7 @@ impl<L: Lanes> Range<L> {
 ///
 /// A denormal number is calculated as the difference to the smallest normal one: hosts are slow with denormal singles.
 #[inline(always)]
-fn biased<L: Lanes>(magnitude: L::V, sign: L::V, less: u32) -> L::V {
+pub(super) fn biased<L: Lanes>(magnitude: L::V, sign: L::V, less: u32) -> L::V {
     let normal = L::add(magnitude, L::splat(less << 23));
     let least = L::splat((less + 1) << 23);
     let denormal = L::fsub(L::add(magnitude, least), least);

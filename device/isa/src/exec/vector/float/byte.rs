@@ -59,6 +59,11 @@ impl Byte {
         self.shape().1
     }
 
+    /// Bits of the exponent.
+    pub(crate) const fn exponent_bits(self) -> u32 {
+        self.bits() - 1 - self.shape().0
+    }
+
     /// Digits of the mantissa, and the bias of the exponent.
     const fn shape(self) -> (u32, i32) {
         match self {
