@@ -56,6 +56,7 @@ Dir::State::Status "$state/status";
 Dir::Cache "$state";
 Dir::Cache::Archives "$archives";
 Acquire::Languages "none";
+Acquire::Check-Valid-Until "false";
 APT::Architecture "amd64";
 APT::Install-Recommends "false";
 APT::Sandbox::User "$(id -un)";
