@@ -64,8 +64,8 @@ pub(crate) enum Moment<'a> {
     TransferBegins { bytes: u64, from: Option<u8>, to: Option<u8> },
     /// An SDMA packet is about to move bytes to an address: its engine may hang, or write wrong bytes.
     Transfer { to: u64 },
-    /// An SDMA packet has moved its bytes; `total` bytes were moved by its queue until now.
-    TransferEnds { bytes: u64, total: u64 },
+    /// An SDMA packet has moved its bytes, from and to the VRAM of these other GPUs; `total` bytes were moved by its queue until now.
+    TransferEnds { bytes: u64, total: u64, from: Option<u8>, to: Option<u8> },
 
     /// Page tables are about to be walked: the walk may find no entry.
     Walk { va: u64 },
@@ -262,6 +262,7 @@ pub(crate) enum Asks {
 const HEAR: u32 = Asks::Faults as u32
     | Asks::Trace as u32
     | Asks::Checks as u32
+    | Asks::Counts as u32
     | Asks::Packets as u32
     | Asks::Registers as u32
     | Asks::Lines as u32;

@@ -206,6 +206,11 @@ impl Clock {
         self.ahead.fetch_add(ticks_in(by), Ordering::Relaxed);
     }
 
+    /// The time at which the device's time was none, by its source.
+    pub(crate) fn start(&self) -> Duration {
+        self.start.saturating_sub(self.before)
+    }
+
     /// The time since the device started.
     pub(crate) fn now(&self) -> Duration {
         self.source.now().saturating_sub(self.start).saturating_add(self.before)

@@ -361,8 +361,7 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
     ])?;
     let mut sanitizing = args.sanitize.start(&args.gpu.symbols)?;
     gpu.sanitizer = sanitizing.as_mut().map(Sanitizing::sanitizer);
-    let mut profiling = args.profile.start(&gpu, &args.gpu.symbols)?;
-    gpu.profiler = profiling.as_mut().map(Profiling::profiler);
+    let mut profiling = args.profile.start(&board, &args.gpu.symbols)?;
     let host = args.host_time.start(&mut gpu);
     args.schedule.apply(args.mode, &mut gpu)?;
     let recorded = args.record.start()?;
@@ -370,7 +369,10 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
     if let Some(suite) = &mut suite {
         suite.set_chip(kinds.only_chip("a suite")?);
     }
-    let gpus = args.gpus.machine(&gpu, &kinds, &[])?;
+    let mut gpus = args.gpus.machine(&gpu, &kinds, &[])?;
+    if let Some(profiling) = &mut profiling {
+        profiling.watch(&mut gpus);
+    }
     let inspect = args.inspect.options(&args.gpu.symbols);
     let warm = args.snapshot.warm;
     let (snapshot, from) = args.snapshot.options()?;
@@ -431,11 +433,10 @@ fn run_program(mut args: RunArgs) -> anyhow::Result<u8> {
 }
 
 /// Lists what a run can have that looks at one GPU, and whether it was asked for.
-fn alone(args: &RunArgs, gpu: &GpuConfig) -> [(&'static str, bool); 6] {
+fn alone(args: &RunArgs, gpu: &GpuConfig) -> [(&'static str, bool); 5] {
     [
         ("--trace-isa", args.gpu.trace_isa.is_some()),
         ("--sanitize", args.sanitize.is_asked_for()),
-        ("--profile", args.profile.is_asked_for()),
         ("--snapshot, --from and --warm", args.snapshot.is_asked_for()),
         ("--schedule", args.schedule.is_asked_for()),
         ("a plan of faults", !gpu.faults.is_off()),

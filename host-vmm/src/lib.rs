@@ -12,7 +12,6 @@
 )]
 
 pub mod bench;
-pub mod board;
 pub mod cli;
 pub mod doctor;
 pub mod doorbell;

@@ -68,13 +68,32 @@ fn gpus_of_one_machine_are_on_one_timeline() {
         assert!(links.contains(&&*from) && links.contains(&&*to), "{links:?}");
         assert!(links.iter().all(|link| [&*from, &*to].contains(link)), "{links:?}");
     }
+    // Each GPU copies 512 words to the other one, and as many from there.
+    for (gpu, kind) in
+        [(0, "bytes to GPU"), (0, "bytes from GPU"), (1, "bytes to GPU"), (1, "bytes from GPU")]
+    {
+        let events = trace["events"].as_array().unwrap().iter();
+        let own = events.filter(|event| event["gpu"].as_u64().unwrap_or(0) == gpu && event["event"] == kind);
+        let last = own.map(|event| &event["arguments"]).next_back().unwrap();
+        assert_eq!(
+            (&last["peer"], &last["value"]),
+            (&format!("{:#x}", 1 - gpu).into(), &"0x800".into()),
+            "{gpu}, {kind}"
+        );
+    }
     let said = text(&succeed(&["trace", "summary", json.to_str().unwrap()]).stdout);
     assert!(said.contains("GPU 0: ") && said.contains("GPU 1: "), "{said}");
+    let (_, links) = said.split_once("bytes over links").unwrap();
+    let rows: Vec<Vec<&str>> =
+        links.lines().skip(1).take(2).map(|row| row.split_whitespace().collect()).collect();
+    assert_eq!(rows, [["GPU", "0", "-", "4096"], ["GPU", "1", "4096", "-"]], "{said}");
     record(&perfetto, &["--gpus", "2", "--cus", "4"], &["peers", "512"]);
     let said = text(&succeed(&["trace", "svg", perfetto.to_str().unwrap()]).stdout);
     assert!(said.contains("GPU 0, queue") && said.contains("GPU 1, queue"), "{said}");
     let tracks = Trace::read(&perfetto).tracks();
-    assert!(["GPU 0", "GPU 1"].iter().all(|name| tracks.values().any(|track| track == name)), "{tracks:?}");
+    for name in ["GPU 0", "GPU 1", "bytes to GPU 1", "bytes from GPU 0"] {
+        assert!(tracks.values().any(|track| track == name), "{name}: {tracks:?}");
+    }
 }
 
 #[test]

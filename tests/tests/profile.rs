@@ -134,3 +134,48 @@ fn source_lines_are_those_of_the_kernel_under_run_and_exec() {
     );
     assert_eq!(under_run, under_exec);
 }
+
+#[test]
+fn gpus_of_a_process_under_exec_have_a_profile_each_and_one_timeline() {
+    let place = tempfile::tempdir().unwrap();
+    let mut command = Command::new(suite::belfry().unwrap());
+    command.args([
+        "exec",
+        "--quiet",
+        "--gpus",
+        "2",
+        "--vram",
+        "256M",
+        "--trace",
+        "t.json",
+        "--profile=p.json",
+        "--",
+    ]);
+    command.arg(env!("CARGO_BIN_EXE_run-example")).args(["peers", "512"]);
+    let output = command.current_dir(place.path()).stdin(Stdio::null()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let read = |name: &str| -> Value {
+        serde_json::from_str(&std::fs::read_to_string(place.path().join(name)).unwrap()).unwrap()
+    };
+    let profile = read("p.json");
+    let [process] = &profile["processes"].as_array().unwrap()[..] else { panic!("{profile}") };
+    let kernels = process["kernels"].as_array().unwrap();
+    let of = |gpu: u64| kernels.iter().filter(|kernel| kernel["gpu"] == gpu).count();
+    assert_eq!([of(0), of(1), kernels.len()], [3, 3, 6]);
+    for (gpu, link) in process["links"].as_array().unwrap().iter().enumerate() {
+        assert_eq!((&link["gpu"], &link["peer"]), (&gpu.into(), &(1 - gpu).into()));
+        // Each of 512 words is stored by two kernels; the last one stores the numbers of 20 rounds.
+        assert_eq!(link["stored"], 2 * 4 * 512 + 4 * 20, "{link}");
+    }
+    let trace = read("t.json");
+    let numbers: Vec<_> = trace["gpus"].as_array().unwrap().iter().map(|gpu| gpu["number"].clone()).collect();
+    assert_eq!(numbers, [0, 1]);
+    let ends: Vec<u64> = trace["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|event| event["event"] == "dispatch end")
+        .map(|event| event["gpu"].as_u64().unwrap_or(0))
+        .collect();
+    assert_eq!([0, 1].map(|gpu| ends.iter().filter(|of| **of == gpu).count()), [5, 5]);
+}

@@ -98,9 +98,9 @@ pub struct ProcessReport {
     /// Findings in its kernels, if they were checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sanitizer: Option<SanitizeReport>,
-    /// Counts of its kernels, if they were profiled.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub profile: Option<ProfileReport>,
+    /// Counts of its kernels on each GPU, if they were profiled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub profile: Vec<ProfileReport>,
     /// Effects of a plan of faults, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub faults: Option<FaultsOfProcess>,

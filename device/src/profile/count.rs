@@ -10,14 +10,15 @@ use belfry_isa::wave::Wave;
 
 use super::access::GlobalAccess;
 use super::banks::{LdsAccess, Room};
-use super::{Kernel, LANES, Site};
+use super::links::Turn;
+use super::{LANES, Launched, Site};
 
 /// Most instructions that a workgroup keeps apart.
 const MAX_LOCAL: usize = 1 << 14;
 
 /// A workgroup that is profiled; its counts are added to the kernel's at the end of each turn of a wave.
 pub(crate) struct Counting {
-    kernel: Arc<Kernel>,
+    launched: Arc<Launched>,
     arch: Arch,
     size: WaveSize,
     /// Address of each wave's next instruction if it does not jump.
@@ -31,6 +32,8 @@ pub(crate) struct Counting {
     pub(super) unshared: [u64; 2],
     lines: Vec<u64>,
     room: Room,
+    /// Bytes over links to other devices.
+    links: Turn,
 }
 
 /// An instruction of the code.
@@ -69,10 +72,10 @@ impl Probe for WaveCounts<'_> {
 
 impl Counting {
     /// A workgroup of `count` waves, which have just started.
-    pub(crate) fn new(kernel: &Arc<Kernel>, (arch, size): (Arch, WaveSize), count: usize) -> Box<Self> {
-        kernel.begin(count as u64);
+    pub(crate) fn new(launched: &Arc<Launched>, (arch, size): (Arch, WaveSize), count: usize) -> Box<Self> {
+        launched.kernel.begin(count as u64);
         Box::new(Self {
-            kernel: Arc::clone(kernel),
+            launched: Arc::clone(launched),
             arch,
             size,
             // No instruction has this address: each wave enters the kernel.
@@ -84,11 +87,15 @@ impl Counting {
             unshared: [0; 2],
             lines: Vec::new(),
             room: Room::default(),
+            links: Turn::default(),
         })
     }
 
     fn before(&mut self, index: usize, wave: &Wave, about: &About<'_>) {
         let Some(expected) = self.expected.get_mut(index) else { return };
+        if let Some(reach) = &self.launched.reach {
+            self.links.count(about.touches, reach);
+        }
         let entered = std::mem::replace(expected, about.pc.wrapping_add(about.inst.size.into())) != about.pc;
         let full = self.sites.len() == MAX_LOCAL;
         let local = match self.sites.entry(about.pc) {
@@ -126,8 +133,9 @@ impl Counting {
 
     /// Adds the counts to the kernel's.
     pub(crate) fn flush(&mut self) {
-        let kernel = Arc::clone(&self.kernel);
-        kernel.add(self);
+        let launched = Arc::clone(&self.launched);
+        launched.kernel.add(self);
+        self.links.end(&launched.kernel.links);
         self.classes = [0; Class::ALL.len()];
         self.lanes = [0; LANES];
         self.left_out = 0;

@@ -1,12 +1,22 @@
 //! Counts of a kernel, as events of a trace.
 
-use super::{Kernel, KernelProfile};
+use super::{KernelProfile, Launched, LinkCounters};
 use crate::trace::{Job, Owner, Path, TraceEvent, Tracer};
 
-/// Records the counts of a kernel until now, as a dispatch of it ends.
-pub(crate) fn trace_figures(kernel: &Kernel, trace: &Tracer, (job, owner): (Job, Owner)) {
+/// Records the bytes that went over each link until now.
+pub(crate) fn trace_links(links: &LinkCounters, trace: &Tracer, (job, owner): (Job, Owner)) {
+    for link in links.report() {
+        let (peer, to, from) = (link.peer, link.to_peer(), link.from_peer());
+        trace.of_job(job, owner, TraceEvent::LinkBytes { peer, is_to: true, bytes: to });
+        trace.of_job(job, owner, TraceEvent::LinkBytes { peer, is_to: false, bytes: from });
+    }
+}
+
+/// Records the counts of a kernel and of the links until now, as a dispatch of it ends.
+pub(crate) fn trace_figures(launched: &Launched, trace: &Tracer, (job, owner): (Job, Owner)) {
+    trace_links(&launched.kernel.links, trace, (job, owner));
     let KernelProfile { entry, instructions, lanes, sites, scalar_bytes, private_bytes, .. } =
-        kernel.report();
+        launched.kernel.report();
     let tell = |event| trace.of_job(job, owner, event);
     for (class, count) in instructions {
         tell(TraceEvent::KernelInstructions { entry, class, count });

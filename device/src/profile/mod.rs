@@ -12,6 +12,7 @@ mod access;
 mod banks;
 mod count;
 mod figures;
+mod links;
 mod occupancy;
 
 use std::collections::BTreeMap;
@@ -29,6 +30,8 @@ pub use access::{GlobalAccess, LINE, Pattern, Patterns};
 pub use banks::{BANKS, LdsAccess};
 pub(crate) use count::{Counting, WaveCounts};
 pub(crate) use figures::trace_figures;
+pub use links::{LinkBytes, LinkCounters};
+pub(crate) use links::{Moved, Reach};
 pub use occupancy::{Limit, Occupancy, Resources};
 
 /// Most kernels that are kept apart.
@@ -120,6 +123,9 @@ pub struct ProfileReport {
     pub kernels: Vec<KernelProfile>,
     /// Dispatches of further kernels, which were not profiled.
     pub kernels_left_out: u64,
+    /// Bytes over the links to other devices.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<LinkBytes>,
 }
 
 /// Name of a kernel, address of its descriptor, and its scalar registers.
@@ -145,6 +151,8 @@ pub struct Profiler {
     state: Mutex<State, rank::Profiler>,
     /// Instructions that are kept apart.
     sites: Arc<AtomicUsize>,
+    /// Bytes over the links to other devices.
+    links: Arc<LinkCounters>,
 }
 
 impl fmt::Debug for Profiler {
@@ -157,6 +165,21 @@ impl fmt::Debug for Profiler {
 pub(crate) struct Kernel {
     counts: Mutex<Counts, rank::ProfiledKernel>,
     sites: Arc<AtomicUsize>,
+    links: Arc<LinkCounters>,
+}
+
+/// A launch of it.
+pub(crate) struct Launched {
+    kernel: Arc<Kernel>,
+    /// Finds other devices, if there are any.
+    reach: Option<Box<Reach>>,
+}
+
+impl Launched {
+    /// A launch of a kernel, on a device that finds others by `reach`.
+    pub(crate) fn new(kernel: Arc<Kernel>, reach: Option<Box<Reach>>) -> Self {
+        Self { kernel, reach }
+    }
 }
 
 #[derive(Default)]
@@ -171,11 +194,16 @@ impl Profiler {
     /// A profiler that profiles the kernels of the options.
     #[must_use]
     pub fn new(options: ProfileOptions) -> Self {
-        Self { options, state: Mutex::default(), sites: Arc::default() }
+        Self { options, state: Mutex::default(), sites: Arc::default(), links: Arc::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State, rank::Profiler> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes over the links of its device.
+    pub(crate) fn links(&self) -> Arc<LinkCounters> {
+        Arc::clone(&self.links)
     }
 
     /// Names the kernel that begins at `entry` of an address space; `name` is called once.
@@ -216,7 +244,7 @@ impl Profiler {
                 ..KernelProfile::default()
             };
             let counts = Mutex::new(Counts { plain, ..Counts::default() });
-            Arc::new(Kernel { counts, sites: Arc::clone(&self.sites) })
+            Arc::new(Kernel { counts, sites: Arc::clone(&self.sites), links: Arc::clone(&self.links) })
         });
         let kernel = Arc::clone(kernel);
         drop(state);
@@ -238,7 +266,7 @@ impl Profiler {
         drop(state);
         let mut kernels: Vec<KernelProfile> = all.iter().map(|kernel| kernel.report()).collect();
         kernels.sort_by_key(|kernel| std::cmp::Reverse(kernel.total()));
-        ProfileReport { kernels, kernels_left_out }
+        ProfileReport { kernels, kernels_left_out, links: self.links.report() }
     }
 }
 

@@ -206,12 +206,13 @@ impl Event {
     fn without_history(&self) -> Self {
         /// Index of the misses of TLBs in the arguments of an end of workgroups.
         const MISSES: usize = 5;
-        /// Indices of the number and of the value in the arguments of a counter.
+        /// Indices of the number and of the value in the arguments of a counter, and of a link.
         const COUNTER: (usize, usize) = (0, 1);
         let mut event = self.clone();
         let number = event.arguments.get(COUNTER.0).copied().unwrap_or_default();
         let depends = match Kind::from_number(event.kind) {
             Some(Kind::WorkgroupEnd) => Some(MISSES),
+            Some(Kind::LinkTo | Kind::LinkFrom) => Some(COUNTER.1),
             Some(Kind::Counter) => match Counter::from_number(number) {
                 Some(Counter::PageWalks | Counter::TlbMisses | Counter::SdmaBytes) => Some(COUNTER.1),
                 _ => None,

@@ -13,6 +13,8 @@ pub(super) struct Watched {
     met: Met,
     /// Bytes of the transfer whose beginning was told.
     began: Option<u64>,
+    /// Numbers of the other GPUs whose VRAM it reads and writes.
+    ends: (Option<u8>, Option<u8>),
     /// Bytes of all transfers whose end was told.
     moved: u64,
     /// The last transfer that was told: its place in the ring, and in the buffer.
@@ -62,6 +64,7 @@ impl SdmaQueue {
         let bytes = transfer.bytes();
         if self.watched.began.replace(bytes).is_none() {
             let (from, to) = self.ends(transfer);
+            self.watched.ends = (from, to);
             tools.tell(|| Moment::TransferBegins { bytes, from, to }.of(owner));
         }
         let place = (self.read_index, self.context.buffer.map(|buffer| buffer.at));
@@ -94,6 +97,7 @@ impl SdmaQueue {
         let Some(bytes) = self.watched.began.take() else { return };
         self.watched.moved = self.watched.moved.wrapping_add(bytes);
         let (owner, total) = (self.owner(), self.watched.moved);
-        self.env.cp.tools.tell(|| Moment::TransferEnds { bytes, total }.of(owner));
+        let (from, to) = std::mem::take(&mut self.watched.ends);
+        self.env.cp.tools.tell(|| Moment::TransferEnds { bytes, total, from, to }.of(owner));
     }
 }

@@ -144,8 +144,8 @@ pub(super) struct Dispatch {
     away: Mutex<Vec<SavedGroup>, rank::DispatchPaused>,
     /// State of the sanitizer for its waves, if they are checked.
     check: Option<Arc<Grid>>,
-    /// Its kernel, if that is profiled.
-    profile: Option<Arc<profile::Kernel>>,
+    /// The launch, if its kernel is profiled.
+    profile: Option<Arc<profile::Launched>>,
 }
 
 /// Paused workgroups that are shown.

@@ -9,10 +9,12 @@
 //! | `struck.rs` | planned faults ([`Faults`]) | the part fails in some way |
 //! | `checked.rs` | the sanitizer's rules for drivers and runtimes | none |
 //! | `traced.rs` | events ([`Tracer`]) | none |
+//! | `counted.rs` | bytes over links ([`LinkCounters`]), for profiles and traces | none |
 //!
 //! They hear a moment in this order, up to the first whose answer is not to go on.
 
 mod checked;
+mod counted;
 mod stopped;
 mod struck;
 mod traced;
@@ -25,7 +27,7 @@ use belfry_abi::doorbell::DoorbellIndex;
 use crate::explore::Explorer;
 use crate::faults::{Faults, Hook, Plan};
 use crate::moments::{Asked, Asks, At, Met, Packet, Verdict};
-use crate::profile::Profiler;
+use crate::profile::{LinkCounters, Profiler};
 use crate::sanitize::{Misuse, Rule, Sanitizer};
 use crate::stops::{Armed, Stops};
 use crate::threads::Wake;
@@ -45,6 +47,7 @@ struct All {
     faults: Faults,
     sanitizer: Option<Arc<Sanitizer>>,
     profiler: Option<Arc<Profiler>>,
+    links: Arc<LinkCounters>,
     explorer: Option<Explorer>,
     stops: Arc<Stops>,
 }
@@ -84,7 +87,8 @@ impl Tools {
         asked.set(Asks::Checks, sanitizer.is_some());
         asked.set(Asks::Counts, profiler.is_some());
         let stops = Arc::new(Stops::new(Arc::clone(&asked)));
-        Self { asked, all: Arc::new(All { tracer, faults, sanitizer, profiler, explorer, stops }) }
+        let links = profiler.as_deref().map(Profiler::links).unwrap_or_default();
+        Self { asked, all: Arc::new(All { tracer, faults, sanitizer, profiler, links, explorer, stops }) }
     }
 
     /// Tells the tools a moment, and returns what the part has to do. While no tool asks, this is one load.
@@ -258,6 +262,7 @@ impl All {
         if self.tracer.is_on() {
             traced::at(&self.tracer, at);
         }
+        counted::at(&self.links, &self.tracer, at);
         Verdict::GoOn
     }
 }

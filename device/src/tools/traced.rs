@@ -48,7 +48,7 @@ pub(super) fn at(tracer: &Tracer, at: &At<'_>) {
         Moment::TransferBegins { bytes, from, to } => {
             tell(TraceEvent::SdmaStart { bytes, link: &link(from, to) });
         }
-        Moment::TransferEnds { bytes, total } => {
+        Moment::TransferEnds { bytes, total, .. } => {
             tell(TraceEvent::SdmaEnd { bytes });
             tell(TraceEvent::Counter { counter: Counter::SdmaBytes, value: total });
         }

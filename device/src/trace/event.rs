@@ -245,6 +245,15 @@ pub enum TraceEvent<'a> {
         /// Passes that conflicts have added.
         conflicts: u64,
     },
+    /// Bytes that the device has moved over a link, since it was made: by SDMA, and by profiled kernels.
+    LinkBytes {
+        /// Number of the other device.
+        peer: u8,
+        /// True for bytes to its memory, false for bytes from there.
+        is_to: bool,
+        /// Number of bytes.
+        bytes: u64,
+    },
     /// A counter has a value.
     Counter {
         /// The counter.
@@ -352,6 +361,10 @@ impl TraceEvent<'_> {
             Self::KernelMemory { entry, path, accesses, bytes, parts, conflicts } => {
                 put(&[entry, accesses, bytes, parts, conflicts]);
                 (Kind::KernelMemory, path.name())
+            }
+            Self::LinkBytes { peer, is_to, bytes } => {
+                put(&[peer.into(), bytes]);
+                (if is_to { Kind::LinkTo } else { Kind::LinkFrom }, "")
             }
             Self::Counter { counter, value } => {
                 put(&[counter as u64, value]);

@@ -10,7 +10,10 @@ mod job;
 mod owner;
 mod record;
 mod ring;
+mod timeline;
 mod tracer;
+
+use std::time::Duration;
 
 use belfry_isa::exec::Step;
 
@@ -20,6 +23,7 @@ pub use job::{Job, JobScope};
 pub use owner::{Engine, Owner};
 pub use record::{ARGUMENTS, Kind, MAX_TEXT, Record};
 pub use ring::{Contents, Ring, RingError};
+pub use timeline::Timeline;
 pub use tracer::Tracer;
 
 /// A wave, by its dispatch, workgroup and number.
@@ -43,6 +47,9 @@ impl std::fmt::Display for WaveId {
 
 /// Receiver of trace events; called from any thread of the device, so it must be quick and must not call back.
 pub trait TraceSink: Send + Sync + std::fmt::Debug {
+    /// The time of the events begins at this point in the time of the device's source.
+    fn begins(&self, _start: Duration) {}
+
     /// One step was taken.
     fn record(&self, record: &Record);
 

@@ -102,6 +102,10 @@ kinds! {
     KernelLanes = 24, "kernel lanes", ["entry", "instructions", "active"];
     /// Accesses of a profiled kernel to a memory.
     KernelMemory = 25, "kernel memory", ["entry", "accesses", "bytes", "parts", "conflicts"];
+    /// Bytes that a device has moved to the memory of another one, since it was made.
+    LinkTo = 26, "bytes to GPU", ["peer", "value"];
+    /// Bytes that it has moved from there.
+    LinkFrom = 27, "bytes from GPU", ["peer", "value"];
     /// A program called the driver.
     IoctlEnter = 32, "ioctl enter", ["process", "thread", "number"];
     /// The driver returned to the program.

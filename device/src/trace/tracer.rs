@@ -27,6 +27,9 @@ impl Tracer {
     /// Records to a sink, by a device's clock.
     #[must_use]
     pub fn new(sink: Option<Arc<dyn TraceSink>>, clock: &Clock) -> Self {
+        if let Some(sink) = &sink {
+            sink.begins(clock.start());
+        }
         Self(sink.map(|sink| Arc::new(Inner { sink, clock: clock.clone(), epochs: Mutex::default() })))
     }
 

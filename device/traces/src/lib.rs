@@ -17,6 +17,7 @@ mod diff;
 pub mod driver;
 mod flow;
 pub mod json;
+mod links;
 mod name;
 mod only;
 pub mod perfetto;
@@ -31,6 +32,7 @@ use belfry_device::trace::{Contents, RingError};
 
 pub use diff::diff;
 pub use flow::Flows;
+pub use links::Matrix;
 pub use name::{demangled, kernel};
 pub use only::{Only, OnlyError};
 pub use summary::summary;

@@ -24,6 +24,8 @@ const DROPPED: &str = "belfry.dropped";
 /// Annotations of the first event, of each GPU: [`GpuOf`].
 const GPU_PROCESS: &str = "belfry.gpu.process";
 const GPU_NAME: &str = "belfry.gpu.name";
+/// Its number among those of the process, and one; 0 if it is the only one.
+const GPU_NUMBER: &str = "belfry.gpu.number";
 /// Annotation of every event: its kind.
 const KIND: &str = "belfry.event";
 
@@ -39,13 +41,15 @@ enum Track {
     Lane(u32, u32, usize),
     Thread(u32, u64),
     Counter(Counter, u32, Option<u32>),
+    /// Bytes to the memory of another GPU, or from there.
+    Link(u64, bool),
 }
 
 impl Track {
     fn parent(self) -> Option<Self> {
         match self {
             Self::Gpu | Self::Process(_) => None,
-            Self::Engine(_) | Self::Worker(_) => Some(Self::Gpu),
+            Self::Engine(_) | Self::Worker(_) | Self::Link(..) => Some(Self::Gpu),
             Self::Queue(pasid, _) | Self::Lane(pasid, ..) | Self::Thread(pasid, _) => Some(Self::of(pasid)),
             Self::Counter(_, pasid, _) => Some(Self::of(pasid)),
         }
@@ -67,6 +71,8 @@ impl Track {
             Self::Lane(_, doorbell, lane) => format!("queue {doorbell:#x}: work beside it ({lane})"),
             Self::Thread(_, thread) => format!("driver calls of thread {thread}"),
             Self::Counter(counter, _, None) => counter.name().to_owned(),
+            Self::Link(peer, true) => format!("bytes to GPU {peer}"),
+            Self::Link(peer, false) => format!("bytes from GPU {peer}"),
             Self::Counter(counter, _, Some(doorbell)) => format!("{} of queue {doorbell:#x}", counter.name()),
         }
     }
@@ -140,6 +146,8 @@ fn place(record: &Record, open: &mut Open) -> (Track, i32) {
             Some(counter) => (Track::Counter(counter, 0, None), COUNTER),
             None => (Track::Engine(engine), INSTANT),
         },
+        (Kind::LinkTo, _) => (Track::Link(argument("peer"), true), COUNTER),
+        (Kind::LinkFrom, _) => (Track::Link(argument("peer"), false), COUNTER),
         (Kind::PacketRead | Kind::SignalWritten, Some(_)) => (on_queue, INSTANT),
         (_, _) if engine == Engine::Driver && pasid != 0 => (Track::Process(pasid), INSTANT),
         _ => (Track::Engine(engine), INSTANT),
@@ -193,6 +201,8 @@ fn annotations(record: &Record) -> Vec<DebugAnnotation> {
 fn is_linked(record: &Record, begun: &mut BTreeSet<Job>) -> bool {
     match record.kind {
         Kind::Counter
+        | Kind::LinkTo
+        | Kind::LinkFrom
         | Kind::DispatchEnd
         | Kind::SdmaEnd
         | Kind::WorkgroupEnd
@@ -256,6 +266,7 @@ impl Tracks<'_> {
                 Track::Counter(counter, ..) => {
                     Some(CounterDescriptor { unit_name: Some(counter.unit().to_owned()) })
                 }
+                Track::Link(..) => Some(CounterDescriptor { unit_name: Some("bytes".to_owned()) }),
                 _ => None,
             },
         };
@@ -291,6 +302,7 @@ pub fn write(trace: &Trace, out: &mut impl io::Write) -> io::Result<()> {
         [
             annotation(GPU_PROCESS, Value::Uint(gpu.process.into())),
             annotation(GPU_NAME, Value::Text(gpu.name.clone())),
+            annotation(GPU_NUMBER, Value::Uint(gpu.number.map_or(0, |number| u64::from(number) + 1))),
         ]
     }));
     let first = TrackEvent {
@@ -376,11 +388,16 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Trace, NoTrace> {
 fn gpus(fields: &[(String, Value)]) -> Vec<GpuOf> {
     let of =
         |wanted: &'static str| fields.iter().filter(move |(name, _)| name == wanted).map(|(_, value)| value);
-    let pairs = of(GPU_PROCESS).zip(of(GPU_NAME));
+    // Files of earlier versions have no numbers.
+    let numbers = of(GPU_NUMBER).map(|number| match number {
+        Value::Uint(number) => number.checked_sub(1).and_then(|number| u16::try_from(number).ok()),
+        _ => None,
+    });
+    let pairs = of(GPU_PROCESS).zip(of(GPU_NAME)).zip(numbers.chain(std::iter::repeat(None)));
     pairs
-        .filter_map(|pair| match pair {
+        .filter_map(|(pair, number)| match pair {
             (Value::Uint(process), Value::Text(name)) => {
-                Some(GpuOf { process: u32::try_from(*process).ok()?, name: name.clone() })
+                Some(GpuOf { process: u32::try_from(*process).ok()?, name: name.clone(), number })
             }
             _ => None,
         })

@@ -6,10 +6,11 @@ use std::fmt::{self, Write as _};
 use belfry_device::trace::{Job, Kind, Record};
 
 use crate::flow::Flows;
+use crate::links::Matrix;
 use crate::name::{kernel, processes};
 use crate::profiled::Profiled;
 use crate::time::Time;
-use crate::trace::Trace;
+use crate::trace::{GpuOf, Trace};
 
 /// Steps of a packet, in their order; the table has the time between each two next to each other that are both there.
 pub(super) const STEPS: [(&str, Kind); 6] = [
@@ -229,6 +230,13 @@ fn tables(trace: &Trace, out: &mut String) -> fmt::Result {
     }
     if all.sdma.0 > 0 {
         writeln!(out, "\nSDMA: {} transfers, {} bytes", all.sdma.0, all.sdma.1)?;
+    }
+    for (of, links) in Matrix::of(trace) {
+        writeln!(out)?;
+        if let Some(GpuOf { process, name, .. }) = of {
+            writeln!(out, "process {process}, {name}")?;
+        }
+        write!(out, "{links}")?;
     }
     if !all.refused.is_empty() {
         writeln!(out, "\nrefused, and faults")?;

@@ -32,7 +32,10 @@ fn bars(trace: &Trace, end: u64) -> Vec<Bar> {
     let mut open: BTreeMap<(String, (u16, Job)), (u64, String)> = BTreeMap::new();
     let are_numbered = trace.has_numbered_gpus();
     let of = |record: &Record| match trace.gpus.get(usize::from(record.owner.gpu)) {
-        Some(gpu) if trace.gpus.len() > 1 => format!("{}, ", gpu.process),
+        Some(gpu) if trace.gpus.len() > 1 => match gpu.number {
+            Some(number) => format!("{}, GPU {number}, ", gpu.process),
+            None => format!("{}, ", gpu.process),
+        },
         None if are_numbered => format!("GPU {}, ", record.owner.gpu),
         _ => String::new(),
     };

@@ -25,12 +25,16 @@ pub struct GpuOf {
     pub process: u32,
     /// Name of the process.
     pub name: String,
+    /// Its number among those of the process, if that has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<u16>,
 }
 
-/// `NAME (PID)`.
+/// `NAME (PID)`, and `NAME (PID), GPU NUMBER` if the process has several.
 impl fmt::Display for GpuOf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.name, self.process)
+        write!(f, "{} ({})", self.name, self.process)?;
+        self.number.map_or(Ok(()), |number| write!(f, ", GPU {number}"))
     }
 }
 
@@ -53,21 +57,32 @@ impl Trace {
         self.gpus.is_empty() && self.records.iter().any(|record| record.owner.gpu > 0)
     }
 
-    /// Makes one trace of the rings of several processes, each with a GPU of its own, by the clock that they share.
+    /// Makes one trace of the rings of several processes, each with GPUs of its own, by the clock that they share.
     #[must_use]
     pub fn of_processes(rings: Vec<Contents>) -> Self {
         let first = rings.iter().map(|ring| ring.begins).filter(|&begins| begins != 0).min().unwrap_or(0);
         let mut whole = Self::default();
         let mut rings = rings;
         rings.sort_by_key(|ring| (ring.begins, ring.process));
-        // Numbers of GPUs have 16 bits.
-        for (gpu, mut ring) in (0..=u16::MAX).zip(rings) {
+        for mut ring in rings {
             let later = ring.begins.saturating_sub(first);
-            whole.gpus.push(GpuOf { process: ring.process, name: std::mem::take(&mut ring.name) });
+            let last = ring.records.iter().map(|record| record.owner.gpu).max().unwrap_or(0);
+            let base = whole.gpus.len();
+            // Numbers of GPUs have 16 bits.
+            let Some(behind) = u16::try_from(base).ok().and_then(|base| base.checked_add(last)) else {
+                break;
+            };
+            let base = behind - last;
+            let (process, name) = (ring.process, std::mem::take(&mut ring.name));
+            whole.gpus.extend((0..=last).map(|gpu| {
+                let number = (last > 0).then_some(gpu);
+                GpuOf { process, name: name.clone(), number }
+            }));
             let one = Self::from(ring);
             whole.dropped += one.dropped;
             whole.records.extend(one.records.into_iter().map(|mut record| {
-                (record.owner.gpu, record.time) = (gpu, record.time.saturating_add(later));
+                record.owner.gpu += base;
+                record.time = record.time.saturating_add(later);
                 record
             }));
         }

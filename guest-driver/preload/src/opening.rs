@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::Instant;
 
 use belfry_device::GpuConfig;
-use belfry_device::trace::{Ring, TraceSink};
+use belfry_device::trace::{Timeline, TraceSink};
 use belfry_kfd_hosted::HostedMachine;
 
 use crate::gpu::{self, Gpu, running};
@@ -103,15 +103,22 @@ fn make() -> Result<&'static Gpu, i32> {
     let kept_code =
         settings.code_folder().and_then(|folder| belfry_code_folder::keep_in(folder, notice::say));
     card::join();
+    let ring = settings.trace.as_ref().and_then(trace::ring);
+    let sink = ring.clone().map(|ring| ring as Arc<dyn TraceSink>);
+    let timeline = sink.clone().filter(|_| configs.len() > 1).map(Timeline::new);
+    let time = configs.first().map(|config| config.gpu.time.clone()).unwrap_or_default();
     for (number, config) in configs.iter_mut().enumerate() {
         config.pid = companion::process() as u32;
         config.gpu.activity = card::activity(number);
         config.gpu.kept_code.clone_from(&kept_code);
+        config.gpu.trace =
+            timeline.as_ref().map(|timeline| timeline.of_gpu(number as u8)).or_else(|| sink.clone());
+        config.gpu.time = time.clone();
+        config.gpu.profiler = settings.profile.as_deref().and_then(summary::profiler);
     }
-    let ring = settings.trace.as_ref().and_then(trace::ring);
     if let Some(first) = configs.first_mut() {
         first.pins = Some(notifier.clone());
-        watch_first(&mut first.gpu, settings, ring.as_ref());
+        watch_first(&mut first.gpu, settings);
     }
     let recording = settings.record.as_deref().and_then(record::start);
     configs.iter_mut().for_each(|config| config.gpu.record.clone_from(&recording));
@@ -151,13 +158,11 @@ fn make() -> Result<&'static Gpu, i32> {
 }
 
 /// Connects the tools that were asked for, which look at one GPU each, to the first one. With them, `belfry exec` offers no other one.
-fn watch_first(gpu: &mut GpuConfig, settings: &Settings, ring: Option<&Arc<Ring>>) {
+fn watch_first(gpu: &mut GpuConfig, settings: &Settings) {
     gpu.sanitizer = settings.sanitize.as_deref().and_then(summary::sanitizer);
-    gpu.profiler = settings.profile.as_deref().and_then(summary::profiler);
     if let Some(faults) = settings.faults.as_deref().and_then(summary::faults) {
         gpu.faults = faults;
     }
-    gpu.trace = ring.cloned().map(|ring| ring as Arc<dyn TraceSink>);
 }
 
 /// Has the C library say when the process ends.

@@ -149,7 +149,9 @@ pub(crate) fn write(end: End) {
                 .collect(),
             sanitizer: device.sanitized(),
             faults: device.faults().is_on().then(|| FaultsOfProcess::of(&device.faults().report())),
-            profile: device.config().profiler.as_deref().map(Profiler::report),
+            profile: devices()
+                .filter_map(|device| device.config().profiler.as_deref().map(Profiler::report))
+                .collect(),
             record: record_of(gpu),
         };
         let started = process::started_at(companion::process() as u32).unwrap_or(0);

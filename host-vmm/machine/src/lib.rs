@@ -11,6 +11,7 @@
 //! | the GPU as a function on the root bus | `gpu.rs` |
 //! | doorbells, trapped, waking or as memory | `doorbells/` |
 //! | the configuration of a machine | `config.rs` |
+//! | its GPUs, and the board that a file puts them on | `gpus.rs`, `links_file.rs` |
 //! | a machine that stands still, is saved and resumed | `vcpu/gate.rs`, `snapshot/` |
 //! | putting it together, and its end | `machine.rs`, `machine/running.rs`, `main_loop.rs`, `ending.rs` |
 //! | errors | `error.rs` |
@@ -36,6 +37,7 @@ mod gpu;
 mod gpus;
 mod host;
 mod input;
+pub mod links_file;
 mod machine;
 mod main_loop;
 pub mod measure;

@@ -269,7 +269,7 @@ pub(super) fn execute(mut args: ExecArgs, asked: Option<Vec<OsString>>) -> anyho
     };
     args.sanitize.check_with(&[("--inspect and --gdb", inspect.is_some())])?;
     let sanitizing = args.sanitize.start(&args.symbols)?;
-    let profiling = args.profile.start(&gpu, &args.symbols)?;
+    let profiling = args.profile.start(&gpus, &args.symbols)?;
     let mut options = ExecOptions {
         gpus,
         code_folder: args.code.folder()?,

@@ -3,12 +3,12 @@
 use anyhow::ensure;
 use belfry_device::GpuConfig;
 use belfry_device::memory::Links;
+use belfry_device::trace::Timeline;
 use belfry_machine::{Gpus, MAX_GPUS};
 use clap::Args;
 
 use super::links::LinksArg;
 use super::shape::Kinds;
-use crate::trace::of_gpu;
 
 /// Most GPUs of a machine.
 pub(super) const MOST: i64 = MAX_GPUS as i64;
@@ -73,12 +73,11 @@ impl GpusArgs {
             "{} has no XGMI; --links pcie and --links none are for all chips",
             gpu.chip
         );
+        let timeline = gpu.trace.clone().filter(|_| count > 1).map(Timeline::new);
         let of = |number: usize| {
             let GpuConfig { chip, xccs, partition, cus, vram_size, .. } = *kinds.of_gpu(number);
-            let trace = gpu.trace.clone().map(|sink| match u8::try_from(number) {
-                Ok(number @ 1..) => of_gpu(number, sink),
-                _ => sink,
-            });
+            let own = |timeline: &Timeline| timeline.of_gpu(u8::try_from(number).unwrap_or(u8::MAX));
+            let trace = timeline.as_ref().map(own).or_else(|| gpu.trace.clone());
             GpuConfig { chip, xccs, partition, cus, vram_size, trace, ..gpu.clone() }
         };
         let others = (1..count).map(of).collect();

@@ -4,9 +4,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use belfry_device::memory::Links;
+use belfry_machine::links_file::{BoardError, BoardFile, Preset};
 
 use super::size::ValueError;
-use crate::board::{BoardError, BoardFile, Preset};
 
 /// Links between the GPUs of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]

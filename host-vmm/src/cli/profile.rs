@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use belfry_device::GpuConfig;
 use belfry_device::profile::{ProfileOptions, ProfileReport, Profiler};
 use belfry_device::spent;
+use belfry_machine::Gpus;
 use clap::Args;
 
 use crate::flame;
@@ -50,11 +51,13 @@ impl HostTimeArgs {
 #[derive(Debug)]
 pub(super) struct Profiling {
     options: ProfileOptions,
-    profiler: Option<Arc<Profiler>>,
+    /// Profilers of the GPUs of this process.
+    profilers: Vec<Arc<Profiler>>,
     /// `None` is standard error.
     file: Option<PathBuf>,
     format: Format,
-    gpu: Gpu,
+    /// The GPUs, by their numbers.
+    gpus: Vec<Gpu>,
     symbols: Symbols,
 }
 
@@ -64,18 +67,18 @@ impl ProfileArgs {
         self.profile.is_some()
     }
 
-    /// Begins to profile kernels of such a GPU, if asked to.
-    pub(super) fn start(&self, gpu: &GpuConfig, symbols: &[PathBuf]) -> anyhow::Result<Option<Profiling>> {
+    /// Begins to profile kernels of these GPUs, if asked to.
+    pub(super) fn start(&self, gpus: &Gpus, symbols: &[PathBuf]) -> anyhow::Result<Option<Profiling>> {
         let Some(place) = &self.profile else { return Ok(None) };
         let file = Some(place.clone()).filter(|place| place.as_os_str() != "-");
         let is_json = place.extension().is_some_and(|ending| ending == "json");
         let usual = if is_json { Format::Json } else { Format::Text };
         Ok(Some(Profiling {
             options: ProfileOptions { kernels: self.profile_kernel.clone() },
-            profiler: None,
+            profilers: Vec::new(),
             file,
             format: self.profile_format.unwrap_or(usual),
-            gpu: Gpu { model: gpu.chip, shape: gpu.shape(), matrices: gpu.matrices },
+            gpus: gpus.all().iter().map(Gpu::from).collect(),
             symbols: Symbols::of(symbols)?,
         }))
     }
@@ -103,21 +106,24 @@ impl Profiling {
         &self.options
     }
 
-    /// Makes the profiler of a GPU in this process.
-    pub(super) fn profiler(&mut self) -> Arc<Profiler> {
-        let profiler = Arc::new(Profiler::new(self.options.clone()));
-        Arc::clone(self.profiler.insert(profiler))
+    /// Makes the profilers of the GPUs of this process.
+    pub(super) fn watch(&mut self, gpus: &mut Gpus) {
+        for gpu in std::iter::once(&mut gpus.first).chain(&mut gpus.others) {
+            let profiler = Arc::new(Profiler::new(self.options.clone()));
+            self.profilers.push(Arc::clone(&profiler));
+            gpu.profiler = Some(profiler);
+        }
     }
 
     /// Reports the counts of this process.
     pub(super) fn finish(self) -> anyhow::Result<()> {
-        let report = self.profiler.as_deref().map(Profiler::report).unwrap_or_default();
-        self.finish_with(&[Process { of: None, report }])
+        let reports = self.profilers.iter().map(|profiler| profiler.report()).collect();
+        self.finish_with(&[Process { of: None, reports }])
     }
 
     /// Reports the counts of these processes.
     pub(super) fn finish_with(mut self, processes: &[Process]) -> anyhow::Result<()> {
-        let text = render(processes, self.gpu, &mut self.symbols, self.format);
+        let text = render(processes, &self.gpus, &mut self.symbols, self.format);
         match &self.file {
             Some(path) => {
                 std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
@@ -148,7 +154,7 @@ impl HostTime {
 }
 
 /// Takes the profile of a process that has ended.
-pub(super) fn of_process(pid: i32, program: &str, report: &mut Option<ProfileReport>) -> Option<Process> {
-    let report = report.take()?;
-    Some(Process { of: Some((pid, program.to_owned())), report })
+pub(super) fn of_process(pid: i32, program: &str, reports: &mut Vec<ProfileReport>) -> Option<Process> {
+    let reports = std::mem::take(reports);
+    (!reports.is_empty()).then(|| Process { of: Some((pid, program.to_owned())), reports })
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use belfry_device::record::{RecordError, Until};
-use belfry_device::trace::TraceSink;
+use belfry_device::trace::{Timeline, TraceSink};
 use belfry_device::{Gpu, Replay, Replayed, TraceSinks};
 use belfry_process::files;
 use clap::Args;
@@ -17,7 +17,6 @@ use super::inspect::InspectFlags;
 use super::size::parse_size;
 use super::trace::TraceArgs;
 use crate::output::{note, say};
-use crate::trace::of_gpu;
 
 /// Lets the GPUs of a record do the same again, alone: without a guest and without a driver.
 ///
@@ -83,10 +82,8 @@ impl<'a> Replaying<'a> {
 
 /// Returns the sinks of all GPUs, for one trace.
 fn sinks(trace: Option<Arc<dyn TraceSink>>) -> TraceSinks {
-    Box::new(move |number| {
-        let sink = trace.clone()?;
-        Some(if number == 0 { sink } else { of_gpu(number, sink) })
-    })
+    let timeline = trace.map(Timeline::new);
+    Box::new(move |number| timeline.as_ref().map(|timeline| timeline.of_gpu(number)))
 }
 
 /// Returns the number of the event that is `back` events before the replay's.

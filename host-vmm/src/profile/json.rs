@@ -1,37 +1,55 @@
 //! The profile as one JSON object. Addresses are texts in hexadecimal, since many readers of JSON round large numbers.
 
-use belfry_device::profile::{BANKS, KernelProfile, LINE, MAX_KERNELS, MAX_SITES, Patterns, Site};
+use belfry_device::profile::{BANKS, KernelProfile, LINE, LinkBytes, MAX_KERNELS, MAX_SITES, Patterns, Site};
 use belfry_tools::profile::{Block, LATENCY, blocks, estimate};
 use serde_json::{Map, Value, json};
 
 use super::{Gpu, Process, name, offset, place, share};
 use crate::symbols::Symbols;
 
-pub(super) fn render(processes: &[Process], gpu: Gpu, symbols: &mut Symbols) -> Value {
+pub(super) fn render(processes: &[Process], gpus: &[Gpu], symbols: &mut Symbols) -> Value {
     let mut each = Vec::new();
-    for Process { of, report } in processes {
-        let mut kernels = Vec::new();
-        for kernel in &report.kernels {
-            place(symbols, kernel);
-            kernels.push(of_kernel(kernel, gpu, symbols));
+    for Process { of, reports } in processes {
+        let (mut kernels, mut links) = (Vec::new(), Vec::new());
+        for (number, (report, gpu)) in reports.iter().zip(gpus).enumerate() {
+            for kernel in &report.kernels {
+                place(symbols, kernel);
+                kernels.push(with(of_kernel(kernel, *gpu, symbols), json!({"gpu": number})));
+            }
+            links.extend(report.links.iter().map(|link| of_link(number, link)));
         }
+        let left_out: u64 = reports.iter().map(|report| report.kernels_left_out).sum();
         each.push(json!({
             "pid": of.as_ref().map(|(pid, _)| pid),
             "program": of.as_ref().map(|(_, program)| program),
             "kernels": kernels,
-            "launches_of_kernels_left_out": report.kernels_left_out,
+            "links": links,
+            "launches_of_kernels_left_out": left_out,
         }));
     }
-    let card = &gpu.model.generation.card;
+    let first = gpus.first();
+    let of_gpu =
+        |gpu: &Gpu| json!({"chip": gpu.model.name, "cus": gpu.shape.cus, "card": gpu.model.generation.card});
     json!({
-        "chip": gpu.model.name,
-        "cus": gpu.shape.cus,
-        "matrices": gpu.matrices.to_string(),
+        "chip": first.map(|gpu| gpu.model.name),
+        "cus": first.map(|gpu| gpu.shape.cus),
+        "gpus": gpus.iter().map(of_gpu).collect::<Vec<_>>(),
+        "matrices": first.map(|gpu| gpu.matrices.to_string()),
         "model": {
-            "line_bytes": LINE, "lds_banks": BANKS, "load_latency_cycles": LATENCY, "card": card,
+            "line_bytes": LINE, "lds_banks": BANKS, "load_latency_cycles": LATENCY,
+            "card": first.map(|gpu| &gpu.model.generation.card),
             "most_kernels": MAX_KERNELS, "most_instructions": MAX_SITES,
         },
         "processes": each,
+    })
+}
+
+/// Returns the bytes that a GPU has moved between itself and another one's memory.
+fn of_link(gpu: usize, link: &LinkBytes) -> Value {
+    json!({
+        "gpu": gpu, "peer": link.peer, "bytes_to_peer": link.to_peer(), "bytes_from_peer": link.from_peer(),
+        "loaded": link.loaded, "stored": link.stored, "changed_by_atomics": link.changed,
+        "copied_from_peer": link.copied_from, "copied_to_peer": link.copied_to,
     })
 }
 

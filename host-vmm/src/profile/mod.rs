@@ -8,11 +8,11 @@ mod json;
 mod tests;
 mod text;
 
-use belfry_device::Matrices;
 use belfry_device::chip::{Model, Shape};
 use belfry_device::profile::{KernelProfile, ProfileReport};
+use belfry_device::{GpuConfig, Matrices};
 use belfry_tools::profile::Block;
-use belfry_traces::demangled;
+use belfry_traces::{Matrix, demangled};
 
 use crate::symbols::Symbols;
 
@@ -25,13 +25,31 @@ pub enum Format {
     Json,
 }
 
-/// Counts of one process on its GPU.
+/// Counts of one process on its GPUs.
 #[derive(Clone, Debug)]
 pub struct Process {
     /// Its number and program, if it is another process than this one.
     pub of: Option<(i32, String)>,
-    /// Counts of its kernels.
-    pub report: ProfileReport,
+    /// Counts of its kernels, by the number of the GPU.
+    pub reports: Vec<ProfileReport>,
+}
+
+impl Process {
+    /// Returns the bytes that went over links between its GPUs.
+    fn links(&self) -> Matrix {
+        let mut matrix = Matrix::default();
+        for (own, report) in (0..).zip(&self.reports) {
+            for link in &report.links {
+                let peer = link.peer.into();
+                for (from, to, bytes) in [(own, peer, link.to_peer()), (peer, own, link.from_peer())] {
+                    if bytes > 0 {
+                        matrix.add(from, to, bytes);
+                    }
+                }
+            }
+        }
+        matrix
+    }
 }
 
 /// GPU that estimates are for.
@@ -45,12 +63,18 @@ pub struct Gpu {
     pub matrices: Matrices,
 }
 
-/// Returns the profiles of processes in a format, each with its source lines as far as symbols have them.
+impl From<&GpuConfig> for Gpu {
+    fn from(config: &GpuConfig) -> Self {
+        Self { model: config.chip, shape: config.shape(), matrices: config.matrices }
+    }
+}
+
+/// Returns the profiles of processes on these GPUs in a format, each with its source lines as far as symbols have them.
 #[must_use]
-pub fn render(processes: &[Process], gpu: Gpu, symbols: &mut Symbols, format: Format) -> String {
+pub fn render(processes: &[Process], gpus: &[Gpu], symbols: &mut Symbols, format: Format) -> String {
     match format {
-        Format::Text => text::render(processes, gpu, symbols),
-        Format::Json => format!("{:#}\n", json::render(processes, gpu, symbols)),
+        Format::Text => text::render(processes, gpus, symbols),
+        Format::Json => format!("{:#}\n", json::render(processes, gpus, symbols)),
     }
 }
 

@@ -1,4 +1,6 @@
-use belfry_device::profile::{GlobalAccess, LdsAccess, Occupancy, Patterns, ProfileReport, Resources, Site};
+use belfry_device::profile::{
+    GlobalAccess, LdsAccess, LinkBytes, Occupancy, Patterns, ProfileReport, Resources, Site,
+};
 use belfry_isa::exec::Class;
 use belfry_isa::inst::WaveSize;
 use serde_json::Value;
@@ -63,9 +65,9 @@ fn kernel() -> KernelProfile {
 }
 
 fn rendered(kernels: Vec<KernelProfile>, format: Format) -> String {
-    let report = ProfileReport { kernels, kernels_left_out: 0 };
+    let report = ProfileReport { kernels, ..ProfileReport::default() };
     let of = Some((7, "./prog".to_owned()));
-    render(&[Process { of, report }], gpu(), &mut Symbols::default(), format)
+    render(&[Process { of, reports: vec![report] }], &[gpu()], &mut Symbols::default(), format)
 }
 
 #[test]
@@ -120,9 +122,44 @@ fn sums_of_matrices_are_named_where_there_are_some() {
 #[test]
 fn nothing_is_told_as_such() {
     assert!(rendered(Vec::new(), Format::Text).contains("profile: no kernel ran"));
-    let none = render(&[], gpu(), &mut Symbols::default(), Format::Text);
+    let none = render(&[], &[gpu()], &mut Symbols::default(), Format::Text);
     assert_eq!(none, "profile: no process used the GPU\n");
     let mut unnamed = kernel();
     unnamed.name.clear();
     assert!(rendered(vec![unnamed], Format::Text).contains("profile: kernel 0x1000"));
+}
+
+#[test]
+fn links_between_several_gpus_are_a_matrix() {
+    let (to_one, to_none) =
+        (LinkBytes { peer: 1, stored: 100, loaded: 20, ..LinkBytes::default() }, Vec::new());
+    let reports = [(vec![kernel()], vec![to_one]), (Vec::new(), to_none)];
+    let reports =
+        reports.map(|(kernels, links)| ProfileReport { kernels, links, ..ProfileReport::default() });
+    let other = Gpu { model: Model::named("gfx942").unwrap(), ..gpu() };
+    let shown = |format| {
+        let process = Process { of: None, reports: reports.to_vec() };
+        render(&[process], &[gpu(), other], &mut Symbols::default(), format)
+    };
+    let text = shown(Format::Text);
+    for part in [
+        "profile of GPU 0, gfx1100 with 8 CUs\n\nprofile: add",
+        "profile of GPU 1, gfx942 with 8 CUs\nprofile: no kernel ran\n",
+        "profile of links\nbytes over links, from row to column",
+        "  GPU 0, memory of GPU 1: 20 loaded, 100 stored\n",
+    ] {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
+    let row = |gpu: &str| {
+        let line = text.lines().find(|line| line.starts_with(gpu) && !line.contains("memory"));
+        line.unwrap().split_whitespace().skip(2).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!((row("GPU 0"), row("GPU 1")), (vec!["-".into(), "100".into()], vec!["20".into(), "-".into()]));
+    let json: Value = serde_json::from_str(&shown(Format::Json)).unwrap();
+    assert_eq!(json["gpus"][1]["chip"], "gfx942");
+    let process = &json["processes"][0];
+    assert_eq!((&process["kernels"][0]["gpu"], process["kernels"].as_array().unwrap().len()), (&0.into(), 1));
+    let link = &process["links"][0];
+    assert_eq!((&link["gpu"], &link["peer"]), (&0.into(), &1.into()));
+    assert_eq!((&link["bytes_to_peer"], &link["bytes_from_peer"]), (&100.into(), &20.into()));
 }

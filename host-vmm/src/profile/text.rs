@@ -16,28 +16,57 @@ const MAX_BLOCKS: usize = 8;
 /// Largest number of instructions of a block that are shown.
 const MAX_LINES: usize = 40;
 
-pub(super) fn render(processes: &[Process], gpu: Gpu, symbols: &mut Symbols) -> String {
+pub(super) fn render(processes: &[Process], gpus: &[Gpu], symbols: &mut Symbols) -> String {
     let mut text = String::new();
-    for Process { of, report } in processes {
-        if let Some((pid, program)) = of {
+    for process in processes {
+        if let Some((pid, program)) = &process.of {
             let _ = writeln!(text, "profile of process {pid}, {program}");
         }
-        if report.kernels.is_empty() {
-            text.push_str("profile: no kernel ran\n");
+        for (number, (report, gpu)) in process.reports.iter().zip(gpus).enumerate() {
+            if gpus.len() > 1 {
+                let (chip, cus) = (gpu.model.name, gpu.shape.cus);
+                let _ = writeln!(text, "\nprofile of GPU {number}, {chip} with {cus} CUs");
+            }
+            if report.kernels.is_empty() {
+                text.push_str("profile: no kernel ran\n");
+            }
+            for kernel in &report.kernels {
+                place(symbols, kernel);
+                of_kernel(&mut text, kernel, *gpu, symbols);
+            }
+            if report.kernels_left_out > 0 {
+                let count = report.kernels_left_out;
+                let _ = writeln!(text, "profile: {count} launches of further kernels were not profiled");
+            }
         }
-        for kernel in &report.kernels {
-            place(symbols, kernel);
-            of_kernel(&mut text, kernel, gpu, symbols);
-        }
-        if report.kernels_left_out > 0 {
-            let count = report.kernels_left_out;
-            let _ = writeln!(text, "profile: {count} launches of further kernels were not profiled");
+        let links = process.links();
+        if !links.is_empty() {
+            let _ = write!(text, "\nprofile of links\n{links}");
+            links_by_way(&mut text, process);
         }
     }
     if processes.is_empty() {
         text.push_str("profile: no process used the GPU\n");
     }
     text
+}
+
+/// Lists the ways in which the GPUs have moved bytes over links.
+fn links_by_way(text: &mut String, process: &Process) {
+    for (own, report) in process.reports.iter().enumerate() {
+        for link in &report.links {
+            let ways = [
+                ("loaded", link.loaded),
+                ("stored", link.stored),
+                ("changed by atomics", link.changed),
+                ("copied from there", link.copied_from),
+                ("copied to there", link.copied_to),
+            ];
+            let ways = ways.iter().filter(|(_, bytes)| *bytes > 0);
+            let ways: Vec<_> = ways.map(|(way, bytes)| format!("{bytes} {way}")).collect();
+            let _ = writeln!(text, "  GPU {own}, memory of GPU {}: {}", link.peer, ways.join(", "));
+        }
+    }
 }
 
 fn of_kernel(text: &mut String, kernel: &KernelProfile, gpu: Gpu, symbols: &Symbols) {

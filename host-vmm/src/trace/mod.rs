@@ -12,7 +12,7 @@ use belfry_device::trace::RingError;
 use belfry_process::files;
 use belfry_traces::{NoTrace, Trace, csv, json, perfetto};
 
-pub use recording::{DEFAULT_SIZE, PROCESS_SIZE, Recording, TraceOptions, of_gpu};
+pub use recording::{DEFAULT_SIZE, PROCESS_SIZE, Recording, TraceOptions};
 pub use rings::ProcessesRecording;
 
 /// Reason why a trace cannot be written or read.

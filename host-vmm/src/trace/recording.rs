@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use belfry_device::trace::{Contents, Record, Ring, RingError, TraceSink};
+use belfry_device::trace::{Contents, Ring, RingError, TraceSink};
 use belfry_traces::{Only, Time, Trace};
 use vm_memory::MmapRegion;
 
@@ -102,27 +102,6 @@ impl Recording {
             }
         }
     }
-}
-
-/// A sink for the events of one of several GPUs, which have one time.
-#[derive(Debug)]
-struct OfGpu {
-    number: u16,
-    next: Arc<dyn TraceSink>,
-}
-
-impl TraceSink for OfGpu {
-    fn record(&self, record: &Record) {
-        let mut record = record.clone();
-        record.owner.gpu = self.number;
-        self.next.record(&record);
-    }
-}
-
-/// Returns a sink that passes events on as those of a GPU with this number.
-#[must_use]
-pub fn of_gpu(number: u8, next: Arc<dyn TraceSink>) -> Arc<dyn TraceSink> {
-    Arc::new(OfGpu { number: number.into(), next })
 }
 
 /// Returns the size of a ring of about this size, in bytes.

@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 
 use belfry_device::chip::{MODELS, Model, gfx942, gfx950, gfx1100, gfx1151, gfx1201};
+use belfry_device::profile::{LinkBytes, ProfileOptions, Profiler};
 use belfry_device::record::{Recorded, Recording};
 use belfry_device::{GpuConfig, Processors, Replay, Tier};
 use belfry_kfd_hosted::{HostedConfig, HostedMachine, Links};
@@ -21,6 +22,8 @@ static PEERS: [(&Model, &[u8]); 5] = [
     (&gfx942::MODEL, include_bytes!("../../../guest-runtime/kernels/peers.gfx942.hsaco")),
 ];
 const COUNT: usize = 20_000;
+/// Words of example `peers`.
+const ITEMS: u32 = 3001;
 /// Rounds in which kernels of two GPUs answer each other.
 const ROUNDS: u32 = 200;
 
@@ -62,7 +65,7 @@ fn peers(configs: Vec<HostedConfig>) -> anyhow::Result<String> {
     let machine = HostedMachine::new(configs)?;
     let runtime = Runtime::with_transport(HostedTransport::open(&machine.gpus()[0])?)?;
     let mut out = Vec::new();
-    belfry_examples::run("peers", &runtime, &["3001".to_owned()], &mut out)?;
+    belfry_examples::run("peers", &runtime, &[ITEMS.to_string()], &mut out)?;
     Ok(String::from_utf8(out)?)
 }
 
@@ -174,6 +177,33 @@ fn kernels_that_wait_for_each_other_give_way_where_processors_are_few() {
             assert!(gives_way, "{chip}, {tier:?}, {workers} workers");
             // They wait for each other at the same time there, for as long as it takes.
             answer(of(2), code);
+        }
+    }
+}
+
+#[test]
+fn profiles_of_peers_have_the_bytes_over_each_link() {
+    for (chip, links, waves) in [(&gfx1100::MODEL, Links::Pcie, 32), (&gfx942::MODEL, Links::Xgmi, 16)] {
+        let profilers = [(); 2].map(|()| Arc::new(Profiler::new(ProfileOptions::default())));
+        let each = profilers.iter().map(|profiler| {
+            let profiler = Some(Arc::clone(profiler));
+            let gpu = GpuConfig { chip, profiler, cus: 4, vram_size: 64 << 20, ..GpuConfig::default() };
+            HostedConfig { links, ..gpu.into() }
+        });
+        peers(each.collect()).unwrap_or_else(|error| panic!("{chip:?}, {links}: {error:?}"));
+        for (gpu, profiler) in profilers.iter().enumerate() {
+            let [link] = profiler.report().links[..] else { panic!("one link of {chip:?}") };
+            let words = 4 * u64::from(ITEMS);
+            // Two kernels store all words, and one stores the numbers of its rounds. One lane of each wave adds.
+            let expected = LinkBytes {
+                peer: 1 - gpu as u8,
+                loaded: 0,
+                stored: 2 * words + 4 * 20,
+                changed: 4 * waves,
+                copied_from: words,
+                copied_to: words,
+            };
+            assert_eq!(link, expected, "{chip:?}, GPU {gpu}");
         }
     }
 }

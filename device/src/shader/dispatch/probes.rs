@@ -14,7 +14,7 @@ use crate::tools::Tools;
 #[derive(Clone, Copy)]
 pub(in crate::shader) struct Probes<'a> {
     pub(in crate::shader) check: Option<&'a Arc<Grid>>,
-    pub(in crate::shader) profile: Option<&'a Arc<profile::Kernel>>,
+    pub(in crate::shader) profile: Option<&'a Arc<profile::Launched>>,
 }
 
 impl Probes<'_> {
@@ -70,7 +70,17 @@ impl Dispatch {
             wgp_mode: launch.wgp_mode,
         };
         let place = (self.queue.space().context(), launch.entry);
-        self.profile = profiler.launch(place, &chip.shader, resources);
+        let kernel = profiler.launch(place, &chip.shader, resources);
+        self.profile = kernel.map(|kernel| {
+            let queue = Arc::clone(&self.queue);
+            let reach = move |va| {
+                let space = queue.space();
+                space.memory().peer_at(space.peek(va)?.locate(va)?)
+            };
+            let has_peers = self.queue.space().memory().has_peers();
+            let reach = has_peers.then(|| Box::new(reach) as Box<profile::Reach>);
+            Arc::new(profile::Launched::new(kernel, reach))
+        });
     }
 
     /// Returns the parts that see its waves' instructions.

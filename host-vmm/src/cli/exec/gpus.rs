@@ -20,8 +20,6 @@ pub(super) fn count(text: &str) -> Option<u8> {
 pub(super) fn offered(args: &ExecArgs, gpu: &GpuConfig, kinds: &Kinds) -> anyhow::Result<Gpus> {
     let alone = [
         ("--sanitize", args.sanitize.is_asked_for()),
-        ("--profile", args.profile.is_asked_for()),
-        ("--trace", args.trace.is_asked_for()),
         ("--costs", args.costs),
         ("a plan of faults", !gpu.faults.is_off()),
     ];
@@ -134,8 +132,6 @@ mod tests {
         let faults = "removal@3".parse().unwrap();
         for (words, config, named) in [
             (&["--sanitize"][..], GpuConfig::default(), "--sanitize"),
-            (&["--profile"], GpuConfig::default(), "--profile"),
-            (&["--trace", "/nowhere/trace"], GpuConfig::default(), "--trace"),
             (&["--json", "--costs"], GpuConfig::default(), "--costs"),
             (&[], GpuConfig { faults, ..GpuConfig::default() }, "a plan of faults"),
         ] {

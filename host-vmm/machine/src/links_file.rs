@@ -19,8 +19,9 @@ use std::path::{Path, PathBuf};
 
 use belfry_device::GpuConfig;
 use belfry_device::memory::{Hive, Links};
-use belfry_machine::{Board, Gpus};
 use serde::Deserialize;
+
+use crate::gpus::{Board, Gpus};
 
 /// Most bytes of a file.
 const MOST_BYTES: u64 = 64 << 10;
@@ -191,8 +192,13 @@ pub struct Preset {
 
 /// Boards that have names.
 pub static PRESETS: [Preset; 2] = [
-    Preset { name: "mi300x-8", chip: "gfx942:xccs=8", gpus: 8, text: include_str!("board/mi300x-8.toml") },
-    Preset { name: "7900xtx-2", chip: "gfx1100", gpus: 2, text: include_str!("board/7900xtx-2.toml") },
+    Preset {
+        name: "mi300x-8",
+        chip: "gfx942:xccs=8",
+        gpus: 8,
+        text: include_str!("links_file/mi300x-8.toml"),
+    },
+    Preset { name: "7900xtx-2", chip: "gfx1100", gpus: 2, text: include_str!("links_file/7900xtx-2.toml") },
 ];
 
 impl Preset {
