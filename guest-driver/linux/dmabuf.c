@@ -50,21 +50,29 @@ static struct dma_buf *export(struct drm_gem_object *obj, int flags)
 
 struct dma_buf *belfry_prime_export(struct drm_gem_object *obj, int flags)
 {
+	struct dma_buf *imported = belfry_gem_imported(obj);
+
+	if (imported) {
+		get_dma_buf(imported);
+		return imported;
+	}
 	if (belfry_backing_is_exclusive(belfry_gem_backing(obj)))
 		return ERR_PTR(-EPERM);
 	return export(obj, flags);
 }
 
 /*
- * The memory of another device could go while this file has it mapped for its own device: a file of the render node has one device. KFD
- * imports such memory, as its processes end with the first of their devices that goes.
+ * Memory of another device is an object of this one. When that device goes, the core takes its memory out of the files' address spaces and
+ * ends their work, as KFD ends its processes.
  */
 struct drm_gem_object *belfry_prime_import(struct drm_device *drm, struct dma_buf *buf)
 {
 	struct drm_gem_object *obj = buf->priv;
 
-	if (buf->ops != &dmabuf_ops || obj->dev != drm)
+	if (buf->ops != &dmabuf_ops)
 		return ERR_PTR(-EINVAL);
+	if (obj->dev != drm)
+		return belfry_gem_import(drm, buf);
 	drm_gem_object_get(obj);
 	return obj;
 }

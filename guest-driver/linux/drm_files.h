@@ -28,5 +28,7 @@ struct drm_gem_object *belfry_prime_import(struct drm_device *drm, struct dma_bu
 /* gem.c */
 struct drm_gem_object *belfry_gem_object(struct os_gem *gem);
 struct belfry_backing *belfry_gem_backing(struct drm_gem_object *obj);
+struct dma_buf *belfry_gem_imported(struct drm_gem_object *obj);
+struct drm_gem_object *belfry_gem_import(struct drm_device *drm, struct dma_buf *buf);
 
 #endif

@@ -3,6 +3,7 @@
 #include <drm/drm_file.h>
 #include <drm/drm_gem.h>
 #include <drm/drm_vma_manager.h>
+#include <linux/dma-buf.h>
 #include <linux/mm.h>
 #include <linux/vmalloc.h>
 
@@ -16,6 +17,7 @@ struct os_gem {
 	struct drm_gem_object base;
 	struct belfry_backing *backing;
 	struct file *file;
+	struct dma_buf *imported; /* of another device, which holds that device's object */
 };
 
 static struct os_gem *to_os_gem(struct drm_gem_object *obj)
@@ -33,6 +35,12 @@ struct belfry_backing *belfry_gem_backing(struct drm_gem_object *obj)
 	return to_os_gem(obj)->backing;
 }
 
+/* The DMA-buf of another device that it is, or NULL. */
+struct dma_buf *belfry_gem_imported(struct drm_gem_object *obj)
+{
+	return to_os_gem(obj)->imported;
+}
+
 static void gem_free(struct drm_gem_object *obj)
 {
 	struct os_gem *gem = to_os_gem(obj);
@@ -40,6 +48,8 @@ static void gem_free(struct drm_gem_object *obj)
 	belfry_count(to_os_device(obj->dev), BELFRY_GEM_OBJECTS, -1);
 	drm_gem_object_release(obj);
 	belfry_backing_drop(gem->backing);
+	if (gem->imported)
+		dma_buf_put(gem->imported);
 	kfree(gem);
 }
 
@@ -132,8 +142,21 @@ static const struct vm_operations_struct gem_vm_ops = {
 	.close = drm_gem_vm_close,
 };
 
+/* The mapping is one of the other device's object, whose frames it knows. */
+static int mmap_imported(struct drm_gem_object *obj, struct vm_area_struct *vma)
+{
+	int err = dma_buf_mmap(to_os_gem(obj)->imported, vma, vma->vm_pgoff - drm_vma_node_start(&obj->vma_node));
+
+	/* The DMA-buf's file has taken the place of this object's reference. */
+	if (!err)
+		drm_gem_object_put(obj);
+	return err;
+}
+
 static int gem_mmap(struct drm_gem_object *obj, struct vm_area_struct *vma)
 {
+	if (to_os_gem(obj)->imported)
+		return mmap_imported(obj, vma);
 	/* The program has it mapped already (amdgpu_gem_object_mmap). */
 	if (belfry_backing_is_user(to_os_gem(obj)->backing))
 		return -EPERM;
@@ -195,6 +218,38 @@ int os_handle_create(struct os_render_file *file, struct belfry_backing *backing
 	/* From here on it is the handle that holds it. */
 	drm_gem_object_put(&gem->base);
 	return err;
+}
+
+/* Memory of another device, as an object of this one. */
+struct drm_gem_object *belfry_gem_import(struct drm_device *drm, struct dma_buf *buf)
+{
+	struct os_device *dev = to_os_device(drm);
+	struct drm_gem_object *theirs = buf->priv;
+	struct os_gem *gem = kzalloc(sizeof(*gem), GFP_KERNEL);
+	int err = -ENODEV, idx;
+
+	if (!gem)
+		return ERR_PTR(-ENOMEM);
+	if (belfry_enter(dev, &idx)) {
+		gem->backing = belfry_backing_import(dev->gpu, belfry_gem_backing(theirs));
+		err = -EINVAL;
+		belfry_leave(dev, idx);
+	}
+	if (!gem->backing) {
+		kfree(gem);
+		return ERR_PTR(err);
+	}
+	get_dma_buf(buf);
+	gem->imported = buf;
+	gem->base.funcs = &belfry_gem_funcs;
+	drm_gem_private_object_init(drm, &gem->base, theirs->size);
+	belfry_count(dev, BELFRY_GEM_OBJECTS, 1);
+	err = drm_gem_create_mmap_offset(&gem->base);
+	if (err) {
+		drm_gem_object_put(&gem->base);
+		return ERR_PTR(err);
+	}
+	return &gem->base;
 }
 
 int os_handle_lookup(struct os_render_file *file, u32 handle, struct os_gem **out)

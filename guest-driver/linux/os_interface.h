@@ -392,6 +392,8 @@ bool belfry_backing_page(struct belfry_backing *backing, u64 index, struct belfr
 void belfry_backing_drop(struct belfry_backing *backing);
 bool belfry_backing_is_exclusive(struct belfry_backing *backing);
 bool belfry_backing_is_user(struct belfry_backing *backing);
+/* Another reference, for a file of this device; NULL for memory that none of its files may have. */
+struct belfry_backing *belfry_backing_import(struct belfry_gpu *gpu, struct belfry_backing *backing);
 /* Called with any lock, and with interrupts off. */
 void belfry_kick(struct belfry_kick *kick);
 void belfry_kick_drop(struct belfry_kick *kick);

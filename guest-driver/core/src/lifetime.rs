@@ -88,6 +88,13 @@ pub(crate) fn leave<O: Os>(processes: &Arc<Processes<O>>, device: &Device<O>) {
     }
 }
 
+/// Takes the memory of a device that has stopped out of the address spaces of other devices' files.
+pub(crate) fn forget_memory<O: Os>(processes: &Processes<O>, device: &Device<O>) {
+    for client in processes.files_but_of(device) {
+        client.lose_memory_of(device.number);
+    }
+}
+
 /// Takes everything of a process off the device and gives it back; idempotent.
 ///
 /// Queues stop first, then translations go, then memory: pages are unpinned and buffer objects freed only when the

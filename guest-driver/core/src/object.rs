@@ -281,6 +281,10 @@ impl<O: Os> Backing for Object<O> {
         self.memory().flags()
     }
 
+    fn as_vram(&self) -> Option<&dyn Any> {
+        self.memory().as_vram()
+    }
+
     fn is_exclusive(&self) -> bool {
         self.is_user() || self.created.domain_flags & GemCreateFlags::VM_ALWAYS_VALID.bits() != 0
     }

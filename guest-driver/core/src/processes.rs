@@ -12,7 +12,7 @@ use crate::drm::Client;
 use crate::errno::{Errno, Result};
 use crate::hw::{Hw, log};
 use crate::node::Nodes;
-use crate::os::{Function as _, LockRank, Os, ProcessKey, Work};
+use crate::os::{Function as _, LockRank, Os, ProcessKey, WaitQueue as _, Work};
 use crate::process::Process;
 use crate::process_device::ProcessNodes;
 use crate::sync::Mutex;
@@ -328,13 +328,20 @@ impl<O: Os> Processes<O> {
         table.files.values().filter(|file| file.device().number == device.number).cloned().collect()
     }
 
+    /// All open files of the render nodes of other devices than this one.
+    pub(crate) fn files_but_of(&self, device: &Device<O>) -> Vec<Arc<Client<O>>> {
+        let table = self.table.lock();
+        table.files.values().filter(|file| file.device().number != device.number).cloned().collect()
+    }
+
     /// The open file of a render node with an identity.
     pub(crate) fn client(&self, id: u64) -> Option<Arc<Client<O>>> {
         self.table.lock().files.get(&id).cloned()
     }
 
-    /// Looks at the work of all files but one, whose own is over: theirs may have waited for it.
+    /// Looks at the work of all files but one, whose own is over: theirs, and threads with memory of other devices, may have waited for it.
     pub(crate) fn kick_others(&self, except: u64) {
+        self.devices().iter().for_each(|device| device.fences.wake_all());
         let workers: Vec<u64> = self.table.lock().workers.values().map(|(id, _)| *id).collect();
         for client in workers.into_iter().filter(|id| *id != except).filter_map(|id| self.client(id)) {
             client.kick();

@@ -17,9 +17,11 @@ use crate::trap_handler::TrapHandler;
 use crate::vm::{HUGE, Vm};
 
 mod backing;
+mod mapping;
 
 pub(crate) use backing::map_backing;
 use backing::place;
+pub(crate) use mapping::Mapping;
 
 /// Bits of an address that page tables translate; the rest repeats the highest one (`AMDGPU_GMC_HOLE_MASK`).
 pub(crate) const VA_BITS: u32 = 48;
@@ -34,27 +36,6 @@ pub(crate) const UPPER_HALF: u64 = !0 << VA_BITS;
 /// Ranges of one address space.
 const MAX_RANGES: usize = 1 << 18;
 
-/// Memory that GEM_VA has mapped at an address.
-#[derive(Clone)]
-pub(crate) struct Mapping {
-    pub(crate) len: u64,
-    /// The buffer object, and where in it the range begins; `None` for pages that are not resident (`AMDGPU_VM_PAGE_PRT`).
-    pub(crate) backing: Option<Arc<dyn Backing>>,
-    pub(crate) offset: u64,
-    pub(crate) rights: PageRights,
-}
-
-impl Mapping {
-    /// The part from `skip` on, `len` bytes of it.
-    fn part(&self, skip: u64, len: u64) -> Self {
-        Self { len, offset: self.offset + skip, ..self.clone() }
-    }
-
-    fn is_of(&self, backing: &Arc<dyn Backing>) -> bool {
-        self.backing.as_ref().is_some_and(|own| identity(own) == identity(backing))
-    }
-}
-
 /// Owner of a range.
 enum Range {
     /// A buffer object of KFD, which knows it.
@@ -68,6 +49,14 @@ impl Range {
         match self {
             Self::Kfd { len } => *len,
             Self::File(mapping) => mapping.len,
+        }
+    }
+
+    /// Returns the buffer object that a file has mapped there.
+    fn backing(&self) -> Option<&Arc<dyn Backing>> {
+        match self {
+            Self::Kfd { .. } => None,
+            Self::File(mapping) => mapping.backing.as_ref(),
         }
     }
 }
@@ -273,9 +262,23 @@ impl<O: Os> Space<O> {
 
     /// Unmaps every mapping of a buffer object whose handle is given back.
     pub(crate) fn forget(&self, backing: &Arc<dyn Backing>) -> Result<Unmapped> {
+        self.forget_those(|own| identity(own) == identity(backing))
+    }
+
+    /// Returns whether files have mapped any of such buffer objects.
+    pub(crate) fn maps(&self, is_one: impl Fn(&Arc<dyn Backing>) -> bool) -> bool {
+        self.state.lock().ranges.values().filter_map(Range::backing).any(is_one)
+    }
+
+    /// Unmaps every mapping of such buffer objects.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, `ETIME` when the device does not answer: mappings stay then.
+    pub(crate) fn forget_those(&self, is_one: impl Fn(&Arc<dyn Backing>) -> bool) -> Result<Unmapped> {
         let mut unmapped = Vec::new();
         let mut state = self.state.lock();
-        let of_it = |range: &Range| matches!(range, Range::File(mapping) if mapping.is_of(backing));
+        let of_it = |range: &Range| range.backing().is_some_and(&is_one);
         let mapped = state.ranges.iter().filter(|(_, range)| of_it(range));
         let places: Vec<(u64, u64)> = mapped.map(|(&va, range)| (va, range.len())).collect();
         for (va, len) in places {
@@ -468,16 +471,5 @@ impl<O: Os> SpaceState<O> {
             self.handles.remove(&identity(backing));
         }
         left == 0
-    }
-}
-
-impl Mapping {
-    /// Writes the page tables.
-    fn write<O: Os>(&self, va: u64, vm: &mut Vm<O>) -> Result<()> {
-        match self.backing.as_deref() {
-            Some(backing) => map_backing(vm, va, backing, self.offset..self.offset + self.len, self.rights),
-            // The address leads nowhere; it is aligned as the other one, so that huge pages are.
-            None => vm.map(va, va % HUGE, self.len, vm.not_resident_bits()),
-        }
     }
 }

@@ -3,6 +3,7 @@
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::any::Any;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::errno::{Errno, Result};
@@ -284,6 +285,10 @@ impl<O: Os> Backing for VramMemory<O> {
 
     fn flags(&self) -> AllocFlags {
         if self.public { AllocFlags::VRAM | AllocFlags::PUBLIC } else { AllocFlags::VRAM }
+    }
+
+    fn as_vram(&self) -> Option<&dyn Any> {
+        Some(self)
     }
 }
 

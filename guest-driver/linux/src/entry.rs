@@ -307,6 +307,22 @@ pub(crate) unsafe extern "C" fn belfry_backing_page(
     is_some
 }
 
+/// Makes another reference to memory, for a file of the render node; null for memory that no file of it may have.
+///
+/// # Safety
+///
+/// `gpu` is valid, and `backing` was passed to `os_gem_create` or `os_handle_create` and not dropped. The result is given back by
+/// [`belfry_backing_drop`].
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn belfry_backing_import(
+    gpu: *const Gpu,
+    backing: *const Arc<dyn Backing>,
+) -> *mut Arc<dyn Backing> {
+    // SAFETY: as promised by the caller.
+    let (gpu, backing) = unsafe { (&*gpu, &*backing) };
+    if gpu.imports(&**backing) { Box::into_raw(Box::new(backing.clone())) } else { core::ptr::null_mut() }
+}
+
 /// Gives a backing back.
 ///
 /// # Safety

@@ -26,8 +26,6 @@ use crate::sync::{Guard, Mutex};
 
 /// Bits of the golden counter that interrupts are stamped with.
 const TIMESTAMP: u64 = (1 << 48) - 1;
-/// Time that the last handle of memory waits for the work of its file, as long as amdgpu waits for a ring.
-const CLOSE_NS: u64 = 10_000_000_000;
 
 /// Part of a submission for one ring.
 pub(crate) struct Job {
@@ -427,26 +425,6 @@ impl<O: Os> Client<O> {
             return Ok(true);
         }
         self.device.wait_fences(&fences, Wanted::All, timeout_ns, || self.pump())
-    }
-
-    /// A handle of memory is made (`amdgpu_gem_object_open`).
-    pub fn handle_opened(&self, backing: &Arc<dyn Backing>) {
-        self.space.lock().open_handle(backing);
-    }
-
-    /// A handle of memory is given back: with the last one, what GEM_VA has mapped of it is unmapped
-    /// (`amdgpu_gem_object_close`), after the work that may use it.
-    pub fn handle_closed(&self, backing: &Arc<dyn Backing>) {
-        if !self.space.lock().close_handle(backing) {
-            return;
-        }
-        // Work that does not end in time has a fault.
-        let _ = self.wait_idle(Some(CLOSE_NS));
-        match self.space.forget(backing) {
-            Ok(unmapped) => drop(unmapped),
-            // The address space keeps it.
-            Err(error) => log!(self.device.hw, Warn, "memory of a closed handle stays mapped ({error})"),
-        }
     }
 
     /// Stops the file's rings and ends its work, and takes no more. Idempotent.

@@ -11,6 +11,7 @@ mod gem;
 mod hardware;
 mod info;
 mod last_fault;
+mod memory;
 mod registers;
 mod ring;
 mod submit;

@@ -11,7 +11,9 @@ use core::cell::RefCell;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use belfry_abi::gpuvm::{PDE_PTE, PTE_EXECUTABLE, PTE_PRT, PTE_READABLE, PTE_VALID, PTE_WRITEABLE};
+use belfry_abi::gpuvm::{
+    PDE_PTE, PTE_EXECUTABLE, PTE_PRT, PTE_READABLE, PTE_SYSTEM, PTE_VALID, PTE_WRITEABLE,
+};
 use belfry_abi::kfd::drm::{
     AMDGPU_GEM_DOMAIN_GDS, AMDGPU_GEM_DOMAIN_GTT, AMDGPU_GEM_DOMAIN_VRAM, AMDGPU_VA_OP_CLEAR,
     AMDGPU_VA_OP_MAP, AMDGPU_VA_OP_REPLACE, AMDGPU_VA_OP_UNMAP, AMDGPU_VM_MTYPE_UC, DRM_COMMANDS,
@@ -24,7 +26,7 @@ use super::*;
 use crate::acquire;
 use crate::object::Object;
 use crate::os::{Awaited, Backing, Change, ProcessKey, SyncExport, SyncPoint, SyncTarget, Work};
-use crate::testing::{Bench, FakeOs, lock, walk};
+use crate::testing::{Bench, FakeOs, OWN_VRAM, lock, walk};
 
 const PAGE: u64 = 4096;
 const MIB: u64 = 1 << 20;
@@ -417,4 +419,50 @@ fn work_does_not_begin_while_memory_of_its_program_is_being_pinned_anew() {
     });
     assert_eq!(range.populate(), Ok(()));
     assert_ne!(file.walk(VA).unwrap(), before, "page tables have the new pages");
+}
+
+#[test]
+fn memory_of_another_device_is_mapped_where_that_has_it_and_goes_with_the_device() {
+    let bench = Bench::new();
+    let other = bench.another();
+    let (file, theirs) = (File::open(&bench, 7), File::open(&other, 8));
+    let (own, handle) =
+        (file.create(PAGE, AMDGPU_GEM_DOMAIN_VRAM), theirs.create(4 * PAGE, AMDGPU_GEM_DOMAIN_VRAM));
+    let backing = theirs.lookup(handle).unwrap();
+    assert!(bench.gpu.imports(&*backing) && other.gpu.imports(&*backing));
+    let imported = file.handle_create(backing.clone()).unwrap();
+    file.map(own, VA + MIB, 0, PAGE).unwrap();
+    file.map(imported, VA, PAGE, 2 * PAGE).unwrap();
+    let (at, entry) = file.walk(VA + PAGE).unwrap();
+    assert_eq!(at, OWN_VRAM + theirs.place(handle, 2 * PAGE));
+    assert_ne!(entry & PTE_SYSTEM, 0);
+    let (at, entry) = file.walk(VA + MIB).unwrap();
+    assert_eq!((at, entry & PTE_SYSTEM), (file.place(own, 0), 0));
+    // The file that has it mapped ends with its device, and one without it goes on.
+    let second = File::open(&bench, 9);
+    other.gpu.remove();
+    assert_eq!((file.walk(VA), file.walk(VA + MIB).map(|(at, _)| at)), (None, Some(file.place(own, 0))));
+    assert_eq!((file.client.lock().is_closed(), second.client.lock().is_closed()), (true, false));
+    assert_eq!(file.map(imported, VA, 0, PAGE), Err(Errno::ENODEV));
+    assert!(!bench.gpu.imports(&*backing), "no device of the machine has it");
+}
+
+#[test]
+fn memory_that_is_not_reached_or_is_a_program_s_is_not_imported() {
+    let bench = Bench::new();
+    let other = bench.another();
+    let theirs = File::open(&other, 8);
+    let [vram, system] = [AMDGPU_GEM_DOMAIN_VRAM, AMDGPU_GEM_DOMAIN_GTT]
+        .map(|domain| theirs.lookup(theirs.create(PAGE, domain)).unwrap());
+    assert!(bench.gpu.imports(&*vram) && bench.gpu.imports(&*system));
+    bench.os().alone.store(true, Ordering::Relaxed);
+    assert_eq!((bench.gpu.imports(&*vram), bench.gpu.imports(&*system)), (false, true));
+    let args = GemUserptrArgs {
+        addr: 0x7000_0000,
+        size: PAGE,
+        flags: GemUserptrFlags::REGISTER.bits() | GemUserptrFlags::ANONONLY.bits(),
+        ..Default::default()
+    };
+    let out: GemUserptrArgs = read(&theirs.answer(nr::GEM_USERPTR, &args).unwrap()).unwrap();
+    assert!(!bench.gpu.imports(&*theirs.lookup(out.handle).unwrap()));
 }

@@ -14,7 +14,8 @@ use crate::drm::Client;
 use crate::errno::{Errno, Result};
 use crate::interrupt;
 use crate::lifetime;
-use crate::os::Os;
+use crate::object::Object;
+use crate::os::{Backing, Os};
 use crate::partition;
 use crate::suspend;
 use crate::topology;
@@ -85,6 +86,18 @@ impl<O: Os> KfdDevice<O> {
         self.device.leave_asleep();
         lifetime::leave(self.kfd.processes(), &self.device);
         self.device.stop();
+        // What other files would map of it from now on is not there.
+        lifetime::forget_memory(self.kfd.processes(), &self.device);
+    }
+
+    /// Returns whether a file of the device's render node may import memory: its own, and that of another device of the machine that it
+    /// reaches (`amdgpu_gem_prime_import`).
+    pub fn imports(&self, backing: &dyn Backing) -> bool {
+        let Some(object) = Object::<O>::of(backing) else { return false };
+        let device = &self.device;
+        let is_known = || self.kfd.processes().devices().iter().any(|other| other.number == object.device());
+        let is_reached = || object.vram().is_none_or(|memory| device.hw.reaches_vram_of(memory.hw()));
+        !object.is_exclusive() && (object.device() == device.number || (is_known() && is_reached()))
     }
 
     /// Suspends the device: the queues of all processes are taken off it, which saves their waves, its scheduler is stopped, and

@@ -67,6 +67,11 @@ pub trait Backing: Any + Send + Sync {
     /// Returns what others are told of it: `VRAM` or `GTT`, and `PUBLIC`.
     fn flags(&self) -> AllocFlags;
 
+    /// Returns the VRAM that it is, in the core's own type, if it is that.
+    fn as_vram(&self) -> Option<&dyn Any> {
+        None
+    }
+
     /// Returns whether it belongs to one address space; PRIME then refuses to share it.
     fn is_exclusive(&self) -> bool {
         false

@@ -1,11 +1,13 @@
 //! Memory in page tables: its pages may be of any kind, and those that follow each other are mapped together.
 
+use core::any::Any;
 use core::ops::Range;
 
 use crate::asic::PageRights;
 use crate::errno::{Errno, Result};
 use crate::os::{Backing, BoPage, Os, PAGE_SIZE};
 use crate::vm::Vm;
+use crate::vram::VramMemory;
 
 /// Returns whether a page is in system memory, and its address as entries of page tables name it; nothing where there is none.
 ///
@@ -14,7 +16,12 @@ use crate::vm::Vm;
 /// `ENODEV` when the device is gone.
 pub(super) fn place<O: Os>(vm: &Vm<O>, backing: &dyn Backing, index: u64) -> Result<Option<(bool, u64)>> {
     match backing.page(index) {
-        Some(BoPage::Vram(offset)) => Ok(Some((false, vm.own_place(offset)))),
+        Some(BoPage::Vram(offset)) => {
+            let memory = backing.as_vram().and_then(<dyn Any>::downcast_ref::<VramMemory<O>>);
+            let own = (vm.own_place(offset), false);
+            let (at, system) = memory.map_or(own, |memory| vm.place_of(memory.hw(), offset));
+            Ok(Some((system, at)))
+        }
         Some(BoPage::System { bus, .. } | BoPage::User(Some(bus))) => Ok(Some((true, bus))),
         Some(BoPage::User(None)) => Ok(None),
         None => Err(Errno::ENODEV),

@@ -25,7 +25,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use belfry_abi::doorbell::DoorbellOffset;
@@ -103,6 +103,8 @@ pub(crate) struct FakeOs {
     pub(crate) woken: Arc<AtomicU32>,
     /// Times that threads have slept for a while.
     pub(crate) sleeps: AtomicU32,
+    /// Devices do not reach each other's memory over the bus.
+    pub(crate) alone: AtomicBool,
 }
 
 impl FakeOs {
@@ -125,6 +127,7 @@ impl FakeOs {
             smi: Mutex::default(),
             woken: Arc::default(),
             sleeps: AtomicU32::new(0),
+            alone: AtomicBool::new(false),
         }
     }
 
@@ -338,6 +341,10 @@ impl Os for FakeOs {
 
     fn gem_create(&self, _: &FakeFile, backing: Arc<dyn Backing>) -> Result<FakeMemory> {
         Ok(FakeMemory(backing))
+    }
+
+    fn has_peers(&self) -> bool {
+        !self.alone.load(Ordering::Relaxed)
     }
 
     fn dmabuf_export(&self, gem: &FakeMemory) -> Result<FakeMemory> {
