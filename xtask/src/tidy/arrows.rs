@@ -132,6 +132,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "belfry-bus",
             "belfry-virtio",
             "belfry-snapshot",
+            "belfry-machine",
             "belfry-traces",
             "belfry-vfio-user",
             "belfry-runtime",
