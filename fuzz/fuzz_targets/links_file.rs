@@ -108,7 +108,7 @@ fuzz_target!(|input: Input| {
     let (hives, switches, nodes) = (tables(&input.hives), tables(&input.switches), tables(&input.nodes));
     let whole = text(&input, [("hive", &hives), ("switch", &switches), ("numa", &nodes)]);
     let text = edited(whole.clone(), &input.edits);
-    let mut gpus = chips.iter().map(|chip| GpuConfig {
+    let mut gpus = chips.iter().map(|&chip| GpuConfig {
         chip,
         cus: chip.default.cus,
         xccs: chip.default.xccs,

@@ -110,7 +110,7 @@ mod tests {
         assert!(!matrix.is_empty() && Matrix::default().is_empty());
         let text = matrix.to_string();
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(rows[0][6..], ["GPU", "0", "GPU", "1", "GPU", "2"]);
+        assert_eq!(rows[0][7..], ["GPU", "0", "GPU", "1", "GPU", "2"]);
         assert_eq!(rows[1], ["GPU", "0", "-", "305", "-"]);
         assert_eq!(rows[2], ["GPU", "1", "-", "-", "7"]);
         assert_eq!(rows[3], ["GPU", "2", "-", "-", "-"]);

@@ -244,7 +244,6 @@ fn several_gpus_are_alike_and_what_looks_at_one_is_refused_by_name() {
     for (line, named) in [
         ("--trace-isa", "--trace-isa"),
         ("--sanitize", "--sanitize"),
-        ("--profile", "--profile"),
         ("--warm", "--snapshot, --from and --warm"),
         ("--schedule preempt:1", "--schedule"),
         ("--chaos 1", "a plan of faults"),
@@ -254,6 +253,8 @@ fn several_gpus_are_alike_and_what_looks_at_one_is_refused_by_name() {
         let error = machine(&args, &alone(&args, &gpu)).unwrap_err().to_string();
         assert!(error.starts_with(named) && error.contains("the machine has 2"), "{line}: {error}");
     }
+    let args = run("belfry run --mode hosted --gpus 2 --profile");
+    assert_eq!(machine(&args, &alone(&args, &GpuConfig::default())).unwrap().count(), 2);
     let args = run("belfry run --links xgmi");
     let error = machine(&args, &[]).unwrap_err().to_string();
     assert!(error.contains("gfx1100 has no XGMI"), "{error}");
