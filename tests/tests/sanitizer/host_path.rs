@@ -73,6 +73,11 @@ fn store_that_is_not_flushed_is_told_of() {
     for chip in MODELS {
         for by_engine in [false, true] {
             let found = after_store(chip, by_engine, false);
+            // Memory that programs ask of an APU is the processor's: there is nothing to flush.
+            if chip.name == "gfx1151" {
+                assert_eq!(found, [], "{chip}");
+                continue;
+            }
             let [misuse] = &*found else { panic!("{chip}: {found:?}") };
             assert_eq!((misuse.rule, misuse.count), (Rule::HdpNotFlushed, 1), "{chip}");
             assert!(
