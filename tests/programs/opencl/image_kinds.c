@@ -3,6 +3,21 @@
 
 static const cl_image_format WORDS = {CL_R, CL_UNSIGNED_INT32};
 
+// Reads every texel of an image, changes it as `change` says, and writes it to the same place of another image.
+static void write_each(cl_mem from, cl_mem to, const char* image, const char* place, const char* change, const size_t size[3]) {
+    char source[1024];
+    snprintf(source, sizeof source,
+             "#pragma OPENCL EXTENSION cl_khr_3d_image_writes : enable\n"
+             "kernel void each(read_only %s from, write_only %s to) {\n"
+             "    int x = get_global_id(0), y = get_global_id(1), z = get_global_id(2);\n"
+             "    write_imageui(to, %s, read_imageui(from, %s) %s);\n}\n",
+             image, image, place, place, change);
+    cl_kernel kernel = build_kernel(source, "each");
+    SET_ARG(kernel, 0, from);
+    SET_ARG(kernel, 1, to);
+    run_over(kernel, 3, size[0], size[1], size[2]);
+}
+
 // Every texel of an image of some kind is read, changed by its place, and written to another one.
 static void kind(cl_mem_object_type type, const char* image, const char* place, unsigned dimensions) {
     IMAGES;
@@ -15,17 +30,7 @@ static void kind(cl_mem_object_type type, const char* image, const char* place, 
     if (dimensions > 2) *(has_layers ? &shape.image_array_size : &shape.image_depth) = Z;
     uint32_t *from = noise(X * Y * Z, 3), to[X * Y * Z], want[X * Y * Z];
     cl_mem one = make_image(WORDS, shape, from), other = make_image(WORDS, shape, NULL);
-    char source[1024];
-    snprintf(source, sizeof source,
-             "#pragma OPENCL EXTENSION cl_khr_3d_image_writes : enable\n"
-             "kernel void turn(read_only %s from, write_only %s to) {\n"
-             "    int x = get_global_id(0), y = get_global_id(1), z = get_global_id(2);\n"
-             "    write_imageui(to, %s, read_imageui(from, %s) * 3 + (uint)(x + 100 * y + 10000 * z));\n}\n",
-             image, image, place, place);
-    cl_kernel kernel = build_kernel(source, "turn");
-    SET_ARG(kernel, 0, one);
-    SET_ARG(kernel, 1, other);
-    run_over(kernel, 3, size[0], size[1], size[2]);
+    write_each(one, other, image, place, "* 3 + (uint)(x + 100 * y + 10000 * z)", size);
     read_image(other, size[0], size[1], size[2], to);
     for (size_t n = 0; n < count; n++)
         want[n] = from[n] * 3 + (uint32_t)(n % X + 100 * (n / X % size[1]) + 10000 * (n / X / size[1]));
@@ -56,17 +61,7 @@ static void large(cl_channel_order order, cl_channel_type type, size_t bytes, cl
     cl_mem one = make_image(format, shape, content), other = make_image(format, shape, NULL);
     read_image(one, width, height, depth, got);
     SAME(got, content, count);
-    char source[512];
-    snprintf(source, sizeof source,
-             "#pragma OPENCL EXTENSION cl_khr_3d_image_writes : enable\n"
-             "kernel void move(read_only %s from, write_only %s to) {\n"
-             "    int x = get_global_id(0), y = get_global_id(1), z = get_global_id(2);\n"
-             "    write_imageui(to, %s, read_imageui(from, %s));\n}\n",
-             image, image, place, place);
-    cl_kernel kernel = build_kernel(source, "move");
-    SET_ARG(kernel, 0, one);
-    SET_ARG(kernel, 1, other);
-    run_over(kernel, 3, width, height, depth);
+    write_each(one, other, image, place, "", (size_t[3]){width, height, depth});
     memset(got, 0, count * 4);
     read_image(other, width, height, depth, got);
     SAME(got, content, count);
