@@ -83,8 +83,8 @@ fn shape(d: &Di) -> &'static Shape {
 
 /// Sixteen lanes of C's register `register`, or of a constant in its place.
 #[inline(always)]
-fn sum_lanes<L: Lanes>(w: &Wave, d: &Di, shape: &Shape, register: usize, sixteen: usize) -> L::V {
-    let base = match (shape.sparse, d.src[2].kind) {
+fn sum_lanes<L: Lanes>(w: &Wave, d: &Di, sparse: bool, register: usize, sixteen: usize) -> L::V {
+    let base = match (sparse, d.src[2].kind) {
         (true, _) => d.dst,
         (false, Kind::Vector) => d.src[2].value,
         (false, _) => return L::splat(d.src[2].scalar(w)),
@@ -134,8 +134,8 @@ impl Bench {
     }
 
     #[inline(always)]
-    fn write(self: Box<Self>, w: &mut Wave, d: &Di, shape: &Shape) {
-        for register in 0..(shape.registers()[2] as usize).min(REGISTERS) {
+    fn write(self: Box<Self>, w: &mut Wave, d: &Di, registers: usize) {
+        for register in 0..registers.min(REGISTERS) {
             for half in 0..2 {
                 let [first, second] =
                     [self.results[register][half * 2], self.results[register][half * 2 + 1]];
@@ -190,7 +190,7 @@ fn dense<L: Lanes, const RULE: u8>(w: &mut Wave, d: &Di, shape: &Shape) {
                 }
                 let mut c = [L::splat(0); 4];
                 for (r, c) in c.iter_mut().enumerate() {
-                    *c = sum_lanes::<L>(w, d, shape, first + r, sixteen);
+                    *c = sum_lanes::<L>(w, d, shape.sparse, first + r, sixteen);
                 }
                 let at = Quad { rows, columns, count };
                 let sums = sum::quad::<L, RULE>(&bench.a, &bench.b, at, c);
@@ -205,7 +205,7 @@ fn dense<L: Lanes, const RULE: u8>(w: &mut Wave, d: &Di, shape: &Shape) {
             }
         }
     }
-    bench.write(w, d, shape);
+    bench.write(w, d, shape.registers()[2] as usize);
 }
 
 /// [`convert::read`] for the elements that a rule can have. Returns true if all of them have powers.
@@ -267,7 +267,7 @@ fn tiny<L: Lanes, const RULE: u8>(w: &mut Wave, d: &Di, shape: &Shape) {
                 *result = slow::lanes(w, d, shape, place);
                 continue;
             }
-            let c = sum_lanes::<L>(w, d, shape, register, sixteen as usize);
+            let c = sum_lanes::<L>(w, d, shape.sparse, register, sixteen as usize);
             let sums = sum::line::<L, RULE>(&bench.terms[..count], &bench.b, c);
             L::store(result, sums.value[0]);
             if sums.again[0] != 0 {
@@ -275,7 +275,7 @@ fn tiny<L: Lanes, const RULE: u8>(w: &mut Wave, d: &Di, shape: &Shape) {
             }
         }
     }
-    bench.write(w, d, shape);
+    bench.write(w, d, shape.registers()[2] as usize);
 }
 
 /// One block in which A has two of each four elements.
@@ -310,7 +310,7 @@ fn sparse<L: Lanes, const RULE: u8>(w: &mut Wave, d: &Di, shape: &Shape) {
                 *result = slow::lanes(w, d, shape, place);
                 continue;
             }
-            let c = sum_lanes::<L>(w, d, shape, register, sixteen);
+            let c = sum_lanes::<L>(w, d, shape.sparse, register, sixteen);
             let sums = sum::line::<L, RULE>(&bench.terms[..count], &bench.b, c);
             L::store(result, sums.value[0]);
             if sums.again[0] != 0 {
@@ -321,7 +321,7 @@ fn sparse<L: Lanes, const RULE: u8>(w: &mut Wave, d: &Di, shape: &Shape) {
             }
         }
     }
-    bench.write(w, d, shape);
+    bench.write(w, d, shape.registers()[2] as usize);
 }
 
 /// Executes the instruction as a [single block](block::done), if it is one; returns true if it did.

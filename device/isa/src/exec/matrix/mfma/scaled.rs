@@ -7,7 +7,7 @@
 
 use super::convert::{BIAS, FIELDS, Left, Right, SIXTEEN, VECTORS, biased, smaller};
 use super::sum::{self, Quad, rule};
-use super::{Bench, REGISTERS, fused};
+use super::{Bench, REGISTERS, fused, sum_lanes};
 use crate::exec::di::{Di, Flow, Kind, Machine};
 use crate::exec::vector::float::byte::Byte;
 use crate::exec::vector::float::single;
@@ -226,13 +226,7 @@ fn multiply<L: Lanes>(w: &mut Wave, d: &Di) {
             let (first, sixteen) = (rows / across * 4, rows % across * sixteens + columns);
             let mut c = [L::splat(0); 4];
             for (r, c) in c.iter_mut().enumerate() {
-                *c = match d.src[2].kind {
-                    Kind::Vector => {
-                        let row = d.src[2].value + ((first + r) * 2 + sixteen / 2) as u32;
-                        L::load(&w.v.row(row)[sixteen & 1])
-                    }
-                    _ => L::splat(d.src[2].scalar(w)),
-                };
+                *c = sum_lanes::<L>(w, d, false, first + r, sixteen);
             }
             let sums = match is_usual {
                 true => {
@@ -250,13 +244,7 @@ fn multiply<L: Lanes>(w: &mut Wave, d: &Di) {
             }
         }
     }
-    for register in 0..lines * lines / 64 {
-        for half in 0..2 {
-            let results = &bench.results[register % REGISTERS];
-            *w.v.row_mut(d.dst + (register * 2 + half) as u32) = [results[half * 2], results[half * 2 + 1]];
-        }
-    }
-    bench.put_back();
+    bench.write(w, d, lines * lines / 64);
 }
 
 per_backend! {

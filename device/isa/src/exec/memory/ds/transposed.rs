@@ -1,6 +1,6 @@
 //! Loads from LDS that transpose a matrix (gfx950): sixteen lanes load rows of sixteen elements, and each gets a column.
 //!
-//! `docs/isa-choices.md`, "Loads that transpose", has the places of the elements.
+//! `docs/isa-choices.md`, "gfx950", has the places of the elements.
 
 use crate::exec::di::{Di, Flow, Machine};
 use crate::wave::Wave;
